@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source deploy/lib.sh
+
+usage() {
+  cat <<'USAGE'
+deploy/test.sh          installs what is missing, builds build/release and runs its test suite
+deploy/test.sh --all    also: format, scripts, clang with its tidy checks, debug, address, undefined and thread
+                        sanitizers. Every step is tried; the overview at the end names those that failed
+Environment: BWOS_JOBS  compilers at once (default: one per CPU)
+USAGE
+}
+
+jobs=${BWOS_JOBS:-$(nproc)}
+
+# GCC 12's sanitizers cannot map their shadow where vm.mmap_rnd_bits is above 28, so whatever may start an instrumented
+# program (builds ask test programs for their cases) starts without address randomization, if the system allows that.
+fixed_addresses=()
+if setarch "$(uname -m)" -R true 2>/dev/null; then fixed_addresses=(setarch "$(uname -m)" -R); fi
+
+# configure PRESET [CMAKE OPTION...]. The tests are asked for each time: serve.sh may have left them out of the cache.
+configure() { cmake --preset "$1" -DBWOS_TESTS=ON "${@:2}"; }
+
+# compile PRESET [BUILD OPTION...]
+compile() { "${fixed_addresses[@]}" cmake --build --preset "$1" -j "$jobs" "${@:2}"; }
+
+# suite PRESET [CTEST OPTION...]: runs the tests of a built preset.
+suite() {
+  "${fixed_addresses[@]}" ctest --preset "$1" --output-log "build/$1/ctest.log" --no-tests=error "${@:2}"
+}
+
+build_and_test_release() { configure release -DBWOS_BENCH=ON && compile release && suite release; }
+build_and_test_asan() { configure asan -DBWOS_BENCH=OFF && compile asan && suite asan; }
+build_and_test_tsan() { configure tsan -DBWOS_BENCH=OFF && compile tsan && suite tsan; }
+coroutines='^(task|spawn)'
+# Unoptimized code is where a coroutine's stack could grow, so there the coroutine tests must run with both compilers.
+build_and_test_clang() { configure clang -DBWOS_BENCH=ON && compile clang && suite clang --tests-regex "$coroutines"; }
+build_and_test_debug() {
+  configure debug -DBWOS_BENCH=OFF && compile debug --target executor/all && suite debug --tests-regex "$coroutines"
+}
+
+check_format() {
+  find executor server loadtest \( -name '*.hpp' -o -name '*.cpp' \) -print0 |
+    xargs -0 clang-format-19 --dry-run -Werror
+}
+
+check_scripts() { shellcheck --external-sources deploy/*.sh executor/tests/*.sh .ci/run; }
+
+# What clang compiled of ours, tests and benchmarks apart.
+check_tidy() {
+  local root
+  root=$(sed 's/[^[:alnum:]/]/\\&/g' <<<"$PWD")
+  run-clang-tidy-19 -p build/clang -quiet -j "$jobs" "^$root/(executor|server|loadtest)/(?!.*(tests|bench)/).*\.cpp$"
+}
+
+overview=()
+failed=()
+
+# step NAME FUNCTION: runs it under a heading and notes how it ended.
+step() {
+  local began=$SECONDS result=ok
+  printf '\n== [%4d s] %s\n' "$SECONDS" "$1"
+  if ! "$2"; then
+    result=FAILED
+    failed+=("$1")
+  fi
+  overview+=("$(printf '%-7s %5d s  %s' "$result" $((SECONDS - began)) "$1")")
+}
+
+run_all() {
+  install_missing "${build_packages[@]}" "${test_packages[@]}" "${check_packages[@]}"
+  use_ccache
+  rm -f build/*/ctest.log  # so that the overview cannot show an earlier run's
+  step 'format' check_format
+  step 'scripts' check_scripts
+  step 'release: build and suite' build_and_test_release
+  step 'clang: build without warnings, coroutine tests' build_and_test_clang
+  step 'clang-tidy' check_tidy
+  step 'debug: the executor, coroutine tests' build_and_test_debug
+  step 'address and undefined behaviour sanitizers: build and suite' build_and_test_asan
+  step 'thread sanitizer: build and suite' build_and_test_tsan
+
+  printf '\n== [%4d s] overview\n' "$SECONDS"
+  printf '%s\n' "${overview[@]}"
+  local preset
+  for preset in clang debug asan tsan; do
+    printf '%-7s %s\n' "$preset" "$(grep 'tests passed' "build/$preset/ctest.log" || echo 'no tests ran')"
+  done
+  printf '\nrelease suite:\n'
+  sed --quiet '/tests passed/,$p' build/release/ctest.log || true
+  if ((${#failed[@]})); then
+    printf '\nFAILED:'
+    printf ' [%s]' "${failed[@]}"
+    printf '\n'
+    return 1
+  fi
+}
+
+case ${1:-} in
+  '')
+    install_missing "${build_packages[@]}" "${test_packages[@]}"
+    use_ccache
+    build_and_test_release
+    ;;
+  --all) run_all ;;
+  --help | -h) usage ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
+esac

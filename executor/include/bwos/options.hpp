@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace bwos {
+
+/// Where a pool's descriptors are polled.
+enum class reactor_kind : std::uint8_t {
+  none,       ///< No descriptors: workers park on futexes. What bwos::thread_pool uses by default.
+  automatic,  ///< epoll, whose readiness idle workers can share; statistics().reactor_note says why
+              ///< not io_uring.
+  epoll,
+  io_uring,  ///< A ring per worker; falls back to epoll where the kernel refuses it (reactor_note
+             ///< names the errno).
+};
+
+/// Which victims an idle worker tries. `none` is the baseline of the benchmarks: thread per core.
+enum class steal_kind : std::uint8_t { random, none };
+
+/// CPUs of this thread's affinity mask, capped by the cgroup's cpu.max (rounded up); at least 1.
+unsigned default_workers() noexcept;
+
+/// Every tunable and limit of a pool, with unit, default and range.
+struct options {
+  static constexpr unsigned workers_max = 1024;
+  static constexpr unsigned steal_batch_max = 64;
+  static constexpr unsigned attached_max = 32;  ///< Threads inside pool::attach() at once.
+
+  /// Threads. 0 to 1024; 0 leaves all running to threads that call attach().
+  unsigned workers = default_workers();
+  /// Workers that share one epoll set, 1 (private sets) to 1024. io_uring takes 1 only. 8 is a
+  /// guess, to be measured on machines of more cores.
+  unsigned reactor_group = 8;
+  reactor_kind reactor = reactor_kind::none;
+  steal_kind steal = steal_kind::random;
+  /// Pin worker i to the i-th CPU of the affinity mask, modulo their number. Right when the machine
+  /// is the pool's alone.
+  bool pin = false;
+  /// Entries taken by one steal, 1 to 64 (measured: 4 to 64 alike).
+  unsigned steal_batch = 16;
+  /// Tasks run from the local queue between two looks at inject queue and reactor, 1 to 65536.
+  unsigned slice_tasks = 61;
+  /// Time after which such a run ends all the same, in microseconds, 1 to 1,000,000.
+  std::chrono::microseconds slice{50};
+  /// Bytes that one receive takes from a socket at most (epoll: the scratch buffer of each worker;
+  /// io_uring: one of the ring's provided buffers), 1 KiB to 1 MiB.
+  std::size_t receive_bytes = 16 * 1024;
+  /// io_uring: provided buffers of a ring, a power of two, 2 to 32768.
+  unsigned ring_buffers = 256;
+  /// io_uring: submission entries of a ring, a power of two, 8 to 32768.
+  unsigned ring_entries = 1024;
+
+  /// Throws std::invalid_argument naming the option, its value and the valid range.
+  void validate() const;
+};
+
+}  // namespace bwos

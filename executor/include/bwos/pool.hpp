@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <coroutine>
+#include <cstddef>
+#include <memory>
+
+#include <bwos/continuation.hpp>
+#include <bwos/options.hpp>
+#include <bwos/statistics.hpp>
+#include <bwos/waiter.hpp>
+
+namespace bwos {
+
+class pool_core;
+
+/// Workers with a FIFO BWoS queue each (Wang et al., OSDI '23), reactors, an inject queue for other
+/// threads, and randomized block stealing. Knows no Asio; <bwos/asio.hpp> puts an
+/// asio::execution_context on top.
+///
+/// Order: continuations posted by one worker to itself start in that order as long as nobody steals
+/// and the queue does not spill; nothing is promised across workers.
+class pool {
+ public:
+  /// Starts the workers. Throws std::invalid_argument (options::validate) or std::system_error
+  /// (threads, descriptors).
+  explicit pool(const options& settings = {});
+  /// stop(), join(), then what never ran is discarded (continuation::disposition::discard).
+  ~pool();
+  pool(const pool&) = delete;
+  pool& operator=(const pool&) = delete;
+
+  /// Queues `work`: into the own queue on a worker of this pool, else into the inject queue. Any
+  /// thread. Never blocks on a full queue, never drops; after stop() the work is kept for
+  /// discarding.
+  void post(continuation& work) noexcept;
+
+  /// Queues `work` behind what the reactor has ready, and ends the running slice; on other threads
+  /// as post(). For a continuation that has used its share of time.
+  void yield(continuation& work) noexcept;
+
+  /// Whether the calling thread is inside a worker of this pool.
+  [[nodiscard]] bool running_here() const noexcept;
+
+  /// The pool whose worker the calling thread is inside (the innermost, if it attached to several);
+  /// null elsewhere.
+  [[nodiscard]] static pool_core* here() noexcept;
+
+  /// Work that join() must wait for though nothing of it is queued, such as a suspended coroutine.
+  /// Any thread.
+  void work_started() noexcept;
+  void work_finished() noexcept;
+
+  /// Makes the calling thread a worker until the pool is stopped, or joined and out of work. Throws
+  /// std::length_error when options::attached_max threads are attached already.
+  void attach();
+
+  /// Workers leave after the continuation that they are running. Any thread, any number of times.
+  void stop() noexcept;
+  [[nodiscard]] bool stopped() const noexcept;
+
+  /// Waits until all queued work has run and work_started() is balanced (at once after stop()),
+  /// then ends the threads. Not from a worker of this pool. A second call returns once the first
+  /// has.
+  void join();
+
+  [[nodiscard]] unsigned workers() const noexcept;
+  [[nodiscard]] pool_statistics statistics() const;
+
+  /// Awaitable: the coroutine goes on on a worker of this pool, through post().
+  [[nodiscard]] auto schedule() noexcept;
+  /// Awaitable: the coroutine goes on behind what the reactor has ready, through yield().
+  [[nodiscard]] auto yield() noexcept;
+
+  /// For the library's own I/O objects.
+  [[nodiscard]] pool_core& core() noexcept { return *core_; }
+
+ private:
+  template <bool Yield>
+  struct schedule_awaiter;
+
+  std::unique_ptr<pool_core> core_;
+};
+
+template <bool Yield>
+struct pool::schedule_awaiter : coroutine_waiter {
+  explicit schedule_awaiter(pool& where) noexcept : pool_(where) {}
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
+    set(waiting);
+    if constexpr (Yield) {
+      pool_.yield(*this);
+    } else {
+      pool_.post(*this);
+    }
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  pool& pool_;
+};
+
+inline auto pool::schedule() noexcept {
+  return schedule_awaiter<false>(*this);
+}
+inline auto pool::yield() noexcept {
+  return schedule_awaiter<true>(*this);
+}
+
+}  // namespace bwos

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <bwos/options.hpp>
+
+namespace bwos {
+
+/// Counters of one worker since its start. Each is written by its worker alone; a snapshot reads
+/// them relaxed, so that two of them may be apart by the work of a moment. BWOS_WORKER_COUNTERS(X)
+/// lists them once: X(name, meaning).
+#define BWOS_WORKER_COUNTERS(X)                                                    \
+  X(run, "continuations run")                                                      \
+  X(put, "continuations put into the own queue")                                   \
+  X(get, "continuations taken from the own queue by its owner")                    \
+  X(share, "blocks given back to thieves before a task")                           \
+  X(steal_try, "searches of other workers' queues")                                \
+  X(steal_hit, "searches that found work")                                         \
+  X(steal_conflict, "claims lost to another thief")                                \
+  X(steal_entries, "continuations stolen")                                         \
+  X(inject_get, "continuations taken from the inject queue")                       \
+  X(spill, "continuations moved to the inject queue because the own one was full") \
+  X(queue_full, "puts that found the own queue full")                              \
+  X(park, "times parked")                                                          \
+  X(wake, "wake-ups sent to others")                                               \
+  X(spurious_wake, "times woken with nothing to do")                               \
+  X(polls, "reactor polls")                                                        \
+  X(events, "continuations that polls delivered")                                  \
+  X(timers, "deadlines that expired")
+
+struct worker_statistics {
+#define BWOS_FIELD(name, meaning) std::uint64_t name = 0;
+  BWOS_WORKER_COUNTERS(BWOS_FIELD)
+#undef BWOS_FIELD
+};
+
+struct pool_statistics {
+  std::vector<worker_statistics>
+      workers;                     ///< One per worker that ever started, attached threads last.
+  std::uint64_t inject_depth = 0;  ///< Continuations in the inject queue now.
+  std::uint64_t parked = 0;        ///< Workers parked now.
+  std::uint64_t searching = 0;     ///< Workers searching now.
+  reactor_kind reactor = reactor_kind::none;  ///< The kind in use.
+  std::string reactor_note;  ///< Why that one, in a sentence: what a log should say once at start.
+  bool reactor_refused = false;  ///< io_uring was asked for and the kernel refused it: reactor_note
+                                 ///< deserves a warning.
+};
+
+}  // namespace bwos

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <coroutine>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <bwos/continuation.hpp>
+#include <bwos/task.hpp>
+#include <bwos/waiter.hpp>
+
+namespace bwos {
+
+class pool;
+struct descriptor;
+
+/// What a receive gave: bytes, or the peer's end (no bytes, no error), or an error.
+struct received {
+  std::span<const std::byte> bytes;
+  std::error_code error;  ///< timed_out (the deadline passed), operation_canceled (interrupt()), or
+                          ///< the socket's own.
+  [[nodiscard]] bool end() const noexcept { return bytes.empty() && !error; }
+};
+
+struct sent {
+  std::size_t bytes = 0;  ///< Bytes that the kernel took; less than asked for only with an error.
+  std::error_code error;
+};
+
+/// A connected TCP socket on a pool's reactor. Movable; closing is the destructor's. All members
+/// but interrupt() belong to the coroutine that runs the connection: one at a time, on whichever
+/// worker runs it. One receive or one send at a time. The pool must outlive it, and it must be
+/// destroyed on a worker of the pool.
+class stream {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  stream() noexcept = default;
+  explicit stream(descriptor& adopted) noexcept : descriptor_(&adopted) {}
+  stream(stream&& other) noexcept : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+  stream& operator=(stream&& other) noexcept;
+  ~stream() { close(); }
+
+  class receive_operation;
+  class send_operation;
+
+  /// Awaitable of `received`. The bytes lie in a buffer of the worker (epoll) or of the ring
+  /// (io_uring): they are valid until this coroutine next suspends (on anything) or receives again;
+  /// keep a copy of what must live longer.
+  [[nodiscard]] receive_operation receive() noexcept;
+
+  /// Awaitable of `sent`. Sends all of `bytes` (MSG_NOSIGNAL), waiting while the socket is full;
+  /// they must stay valid until it completes. Does not suspend when the kernel takes them at once.
+  [[nodiscard]] send_operation send(std::span<const std::byte> bytes) noexcept;
+
+  /// One send(2) without waiting: the bytes taken (0 when the socket is full) or the error.
+  sent try_send(std::span<const std::byte> bytes) noexcept;
+
+  /// From now on a wait that lasts beyond `when` ends with std::errc::timed_out; once passed, so
+  /// does every later wait, until it is set anew. Cheap (a store): may be called for every request.
+  /// Resolution 1 ms; it never fires early.
+  void deadline(clock::time_point when) noexcept;
+  /// The same, counted from now.
+  void timeout(std::chrono::milliseconds after) noexcept { deadline(clock::now() + after); }
+  void no_deadline() noexcept;
+
+  /// Half-close: the peer sees our end, we still receive.
+  void shutdown_send() noexcept;
+  /// The next close resets the connection instead of lingering with unsent or unread bytes.
+  void reset_on_close() noexcept;
+
+  void close() noexcept;
+  [[nodiscard]] explicit operator bool() const noexcept { return descriptor_ != nullptr; }
+  [[nodiscard]] int native_handle() const noexcept;
+
+ private:
+  descriptor* descriptor_ = nullptr;
+};
+
+namespace detail {
+
+/// An operation on a socket that lies in the frame of the coroutine awaiting it. Attempts it at
+/// once; where it would block, waits and attempts it again on the worker that was told, and resumes
+/// the coroutine only when it is over.
+class socket_operation : public coroutine_waiter {
+ public:
+  socket_operation(const socket_operation&) = delete;
+  socket_operation& operator=(const socket_operation&) = delete;
+
+ protected:
+  socket_operation(function on_ready, descriptor* socket) noexcept
+      : coroutine_waiter(on_ready), socket_(socket) {}
+  descriptor* const socket_;
+};
+
+}  // namespace detail
+
+class [[nodiscard]] stream::receive_operation : detail::socket_operation {
+ public:
+  [[nodiscard]] bool await_ready() noexcept;
+  template <class Promise>
+  bool await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
+    set(waiting);
+    return suspend();
+  }
+  [[nodiscard]] received await_resume() const noexcept { return result_; }
+
+ private:
+  friend stream;
+  explicit receive_operation(descriptor* socket) noexcept : socket_operation(&on_ready, socket) {}
+  static void on_ready(continuation& self, disposition how) noexcept;
+  bool attempt(bool notified) noexcept;
+  bool suspend() noexcept;
+
+  received result_;
+};
+
+class [[nodiscard]] stream::send_operation : detail::socket_operation {
+ public:
+  [[nodiscard]] bool await_ready() noexcept { return attempt(); }
+  template <class Promise>
+  bool await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
+    set(waiting);
+    return suspend();
+  }
+  [[nodiscard]] sent await_resume() const noexcept { return result_; }
+
+ private:
+  friend stream;
+  send_operation(descriptor* socket, std::span<const std::byte> bytes) noexcept
+      : socket_operation(&on_ready, socket), rest_(bytes) {}
+  static void on_ready(continuation& self, disposition how) noexcept;
+  bool attempt() noexcept;
+  bool suspend() noexcept;
+
+  std::span<const std::byte> rest_;
+  sent result_;
+};
+
+inline stream::receive_operation stream::receive() noexcept {
+  return receive_operation(descriptor_);
+}
+inline stream::send_operation stream::send(std::span<const std::byte> bytes) noexcept {
+  return send_operation(descriptor_, bytes);
+}
+
+/// A listening TCP socket whose connections are spread over a pool's reactors, to the one with the
+/// fewest connections. Accepting is drained (accept4 until it would block). Without descriptors or
+/// memory it pauses and goes on as soon as a connection ends, or after 100 ms.
+class listener {
+ public:
+  using handler = std::function<task<void>(stream)>;
+
+  /// Binds and listens at `address` ("127.0.0.1:8080", "[::1]:0"); throws std::system_error,
+  /// std::invalid_argument.
+  listener(pool& where, const std::string& address, int backlog);
+  ~listener();
+  listener(const listener&) = delete;
+  listener& operator=(const listener&) = delete;
+
+  /// The address bound, with the port that the kernel chose for port 0.
+  [[nodiscard]] std::string address() const;
+
+  /// Starts accepting, once; each connection's task starts on the accepting worker, after its
+  /// socket has been registered, and goes on wherever its bytes arrive. join() waits for the
+  /// listener and for these tasks. At most `connections_max` at once: those above are closed at
+  /// once and counted by refused(). An exception that escapes a task is std::terminate.
+  void start(handler on_connection, std::size_t connections_max);
+
+  /// Any thread: accepts what the backlog holds once more, then closes the socket. Idempotent;
+  /// returns at once.
+  void close() noexcept;
+
+  [[nodiscard]] std::size_t connections() const noexcept;  ///< Open now.
+  [[nodiscard]] std::size_t accepted() const noexcept;     ///< Ever accepted.
+  [[nodiscard]] std::size_t refused()
+      const noexcept;                          ///< Closed at once because of connections_max.
+  [[nodiscard]] bool closed() const noexcept;  ///< The listening socket is closed.
+
+  /// Any thread: ends the pending receive of each of its connections, or else the next one, with
+  /// operation_canceled; those after that wait again.
+  void interrupt_connections() noexcept;
+
+ private:
+  struct state;
+  std::shared_ptr<state> state_;
+};
+
+}  // namespace bwos

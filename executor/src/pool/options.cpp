@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <bit>
+#include <bwos/options.hpp>
+#include <stdexcept>
+
+namespace bwos {
+namespace {
+
+void check(const char* name, std::uint64_t value, std::uint64_t least, std::uint64_t most,
+           bool power_of_two = false) {
+  if (value >= least && value <= most && (!power_of_two || std::has_single_bit(value))) return;
+  throw std::invalid_argument("bwos::options::" + std::string(name) + " is " +
+                              std::to_string(value) + ", must be " +
+                              (power_of_two ? "a power of two, " : "") + std::to_string(least) +
+                              " to " + std::to_string(most));
+}
+
+}  // namespace
+
+void options::validate() const {
+  check("workers", workers, 0, workers_max);
+  check("reactor_group", reactor_group, 1, workers_max);
+  check("steal_batch", steal_batch, 1, steal_batch_max);
+  check("slice_tasks", slice_tasks, 1, 65536);
+  check("slice (us)", static_cast<std::uint64_t>(slice.count()), 1, 1'000'000);
+  check("receive_bytes", receive_bytes, 1024, 1024 * 1024);
+  check("ring_buffers", ring_buffers, 2, 32768, true);
+  check("ring_entries", ring_entries, 8, 32768, true);
+}
+
+}  // namespace bwos

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <bwos/pool.hpp>
+
+#include "pool/pool_core.hpp"
+
+namespace bwos {
+
+pool::pool(const options& settings) {
+  settings.validate();
+  core_ = std::make_unique<pool_core>(settings);
+  core_->start();
+}
+pool::~pool() = default;
+void pool::post(continuation& work) noexcept {
+  core_->post(work);
+}
+void pool::yield(continuation& work) noexcept {
+  core_->yield(work);
+}
+pool_core* pool::here() noexcept {
+  const worker_context* const current = current_worker();
+  return current == nullptr ? nullptr : current->pool;
+}
+bool pool::running_here() const noexcept {
+  return here() == core_.get();
+}
+void pool::work_started() noexcept {
+  core_->work_started();
+}
+void pool::work_finished() noexcept {
+  core_->work_finished();
+}
+void pool::attach() {
+  core_->attach();
+}
+void pool::stop() noexcept {
+  core_->stop();
+}
+bool pool::stopped() const noexcept {
+  return core_->stopping();
+}
+void pool::join() {
+  core_->join();
+}
+unsigned pool::workers() const noexcept {
+  return core_->settings.workers;
+}
+pool_statistics pool::statistics() const {
+  return core_->statistics();
+}
+
+}  // namespace bwos

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/pool_core.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "pool/affinity.hpp"
+#include "reactor/factory.hpp"
+
+namespace bwos {
+namespace {
+
+unsigned groups_of(const options& settings, reactor_kind kind) {
+  if (kind != reactor_kind::epoll || settings.reactor_group == 1 || settings.workers == 0) return 0;
+  return (settings.workers + settings.reactor_group - 1) / settings.reactor_group;
+}
+
+unsigned words_of(const options& settings, unsigned groups) {
+  if (groups != 0) return groups;
+  const unsigned slots = settings.workers + options::attached_max;
+  return (slots + idle_set::word_workers_max - 1) / idle_set::word_workers_max;
+}
+
+}  // namespace
+
+pool_core::pool_core(const options& wanted) : pool_core(wanted, choose_reactor(wanted.reactor)) {}
+
+pool_core::pool_core(const options& wanted, reactor_choice choice)
+    : settings(wanted),
+      ticks_per_us(measure_ticks_per_us()),
+      idle(groups_of(wanted, choice.kind) != 0 ? idle_set::form::counted : idle_set::form::named,
+           words_of(wanted, groups_of(wanted, choice.kind)),
+           std::max(1U, wanted.workers / 2 / words_of(wanted, groups_of(wanted, choice.kind)))),
+      choice_(std::move(choice)),
+      groups_(groups_of(wanted, choice_.kind)) {
+  slots_.reserve(settings.workers + options::attached_max);
+  for (unsigned i = 0; i < groups_; ++i) {
+    reactors_.push_back(make_reactor(choice_.kind, true, settings));
+    homes_.push_back(reactors_.back().get());
+  }
+  for (unsigned i = 0; i < settings.workers; ++i) {
+    add_worker();
+    if (groups_ == 0 && choice_.kind != reactor_kind::none)
+      homes_.push_back(reactors_.back().get());
+  }
+}
+
+/// Under slots_lock_, or before the threads start. Groups are filled evenly.
+worker& pool_core::add_worker() {
+  const auto index = static_cast<unsigned>(slots_.size());
+  reactor* home = nullptr;
+  unsigned word = index / idle_set::word_workers_max;
+  const unsigned bit = index % idle_set::word_workers_max;
+  if (groups_ != 0) {
+    word = index % groups_;
+    home = reactors_[word].get();
+  } else if (choice_.kind != reactor_kind::none) {
+    reactors_.push_back(make_reactor(choice_.kind, false, settings));
+    home = reactors_.back().get();
+  }
+  slots_.push_back(std::make_unique<worker>(*this, index, home, groups_ != 0, word, bit));
+  // [pool.slots.publish] release: who sees the count sees the worker. Partner: [pool.slots.read].
+  slot_count_.store(index + 1, std::memory_order_release);
+  return *slots_.back();
+}
+
+void pool_core::start() {
+  try {
+    for (unsigned i = 0; i < settings.workers; ++i) {
+      threads_.emplace_back([this, i]() noexcept { slots_[i]->run(); });
+      ::pthread_setname_np(threads_.back().native_handle(), ("bwos-" + std::to_string(i)).c_str());
+      if (settings.pin) pin_thread(threads_.back().native_handle(), i);
+    }
+  } catch (...) {
+    stop();
+    join();
+    throw;
+  }
+}
+
+pool_core::~pool_core() {
+  stop();
+  join();
+  {
+    std::unique_lock guard(join_lock_);
+    join_signal_.wait(guard, [&] { return attached_inside_ == 0; });
+  }
+  discard_all();
+}
+
+void pool_core::discard_all() noexcept {
+  for (;;) {  // ends: what is discarded frees, and posts at most what frees the rest of itself
+    continuation_chain rest = inject.pop(~std::size_t{0});
+    for (const auto& each : slots_) each->drain(rest);
+    for (const auto& each : reactors_) each->drain(rest);
+    if (rest.empty()) return;
+    while (continuation* const work = rest.take_first()) {
+      work->invoke(*work, continuation::disposition::discard);
+    }
+  }
+}
+
+void pool_core::post(continuation& work) noexcept {
+  worker_context* const here = current_worker();
+  if (here != nullptr && here->pool == this) {
+    static_cast<worker*>(here)->post(work);
+  } else {
+    inject.push(work);
+    wake_one(0);
+  }
+}
+
+void pool_core::yield(continuation& work) noexcept {
+  worker_context* const here = current_worker();
+  if (here != nullptr && here->pool == this) {
+    static_cast<worker*>(here)->yield(work);
+  } else {
+    post(work);
+  }
+}
+
+bool pool_core::wake_one(unsigned first) noexcept {
+  const idle_set::claim_result claim = idle.claim(first);
+  if (!claim.claimed) return false;
+  if (groups_ != 0) {
+    reactors_[claim.word]->wake();
+  } else {
+    slots_[claim.word * idle_set::word_workers_max + claim.bit]->wake();
+  }
+  return true;
+}
+
+void pool_core::wake_all() noexcept {
+  // Shared sets count tokens, so each of their workers finds one; a private one takes what comes.
+  for (unsigned i = 0; i < slots(); ++i) slots_[i]->wake();
+}
+
+void pool_core::attach() {
+  if (stopping()) return;
+  worker* mine = nullptr;
+  {
+    const std::lock_guard guard(slots_lock_);
+    if (slots_.size() == slots_.capacity()) {
+      throw std::length_error("bwos::pool::attach: " + std::to_string(options::attached_max) +
+                              " threads are attached already");
+    }
+    {
+      const std::lock_guard inside(join_lock_);
+      ++attached_inside_;
+    }
+    mine = &add_worker();
+  }
+  mine->run();
+  const std::lock_guard inside(join_lock_);
+  --attached_inside_;
+  join_signal_.notify_all();
+}
+
+void pool_core::stop() noexcept {
+  // [pool.stop] seq_cst: a worker that parks announces itself and then looks at it; or it was set
+  // before. Partner: [pool.stopping].
+  stopping_.store(true, std::memory_order_seq_cst);
+  wake_all();
+  note_progress();
+}
+
+void pool_core::work_started() noexcept {
+  // [pool.work.start] relaxed: the caller holds other work or owns the pool, so join() cannot end
+  // meanwhile. Partner: [pool.work.read].
+  outstanding_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void pool_core::work_finished() noexcept {
+  // [pool.work.finish] seq_cst: joiner and finisher cannot miss each other. Partner:
+  // [pool.work.read].
+  if (outstanding_.fetch_sub(1, std::memory_order_seq_cst) == 1) note_progress();
+}
+
+void pool_core::note_progress() noexcept {
+  // [pool.joining.look] seq_cst: comes after what has changed; the joiner looks after announcing
+  // itself. Partner: [pool.joining].
+  if (!joining_.load(std::memory_order_seq_cst)) return;
+  const std::lock_guard guard(join_lock_);
+  ++progress_;
+  join_signal_.notify_all();
+}
+
+void pool_core::join() {
+  {
+    std::unique_lock guard(join_lock_);
+    // [pool.joining] seq_cst: before the first look at what the workers do. Partner:
+    // [pool.joining.look].
+    joining_.store(true, std::memory_order_seq_cst);
+    for (;;) {
+      const std::uint64_t seen = progress_;
+      guard.unlock();
+      const bool over = stopping() || quiescent();
+      guard.lock();
+      if (over) break;
+      join_signal_.wait(guard, [&] { return progress_ != seen; });
+    }
+  }
+  stop();
+  const std::lock_guard once(threads_lock_);
+  for (std::thread& each : threads_) each.join();
+  threads_.clear();
+}
+
+/// Nothing is queued and nothing runs that could queue more: all workers are parked, with empty
+/// queues (they look before they announce themselves), the inject queue is empty and no work is
+/// outstanding; and no worker has left its place between the two looks at them, so all of it held
+/// at one moment.
+bool pool_core::quiescent() const noexcept {
+  const std::uint64_t before = departures();
+  if (idle.parked() != slots() || inject.maybe_nonempty()) return false;
+  // [pool.work.read] seq_cst: joiner and finisher cannot miss each other. Partner:
+  // [pool.work.finish].
+  if (outstanding_.load(std::memory_order_seq_cst) != 0) return false;
+  return idle.parked() == slots() && departures() == before;
+}
+
+std::uint64_t pool_core::departures() const noexcept {
+  std::uint64_t sum = 0;
+  for (unsigned i = 0; i < slots(); ++i) sum += slots_[i]->departures();
+  return sum;
+}
+
+pool_statistics pool_core::statistics() const {
+  pool_statistics result;
+  for (unsigned i = 0; i < slots(); ++i) result.workers.push_back(slots_[i]->statistics());
+  result.inject_depth = inject.size_relaxed();
+  result.parked = idle.parked();
+  result.searching = idle.searching();
+  result.reactor = choice_.kind;
+  result.reactor_note = choice_.note;
+  result.reactor_refused = choice_.refused;
+  return result;
+}
+
+void pool_core::keep(std::shared_ptr<void> what) {
+  const std::lock_guard guard(slots_lock_);
+  kept_.push_back(std::move(what));
+}
+
+}  // namespace bwos

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the workers of a pool share.
+#pragma once
+
+#include <atomic>
+#include <bwos/options.hpp>
+#include <bwos/statistics.hpp>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/ticks.hpp"
+#include "park/idle_set.hpp"
+#include "pool/worker.hpp"
+#include "queue/inject_queue.hpp"
+#include "reactor/factory.hpp"
+#include "reactor/reactor.hpp"
+
+namespace bwos {
+
+class pool_core {
+ public:
+  /// `settings` have been validated.
+  explicit pool_core(const options& settings);
+  ~pool_core();
+  pool_core(const pool_core&) = delete;
+  pool_core& operator=(const pool_core&) = delete;
+
+  void start();  // the threads
+  void post(continuation& work) noexcept;
+  void yield(continuation& work) noexcept;
+  void attach();
+  void stop() noexcept;
+  void join();
+  void work_started() noexcept;
+  void work_finished() noexcept;
+  [[nodiscard]] pool_statistics statistics() const;
+
+  // For workers and I/O objects.
+
+  [[nodiscard]] bool stopping() const noexcept {
+    // [pool.stopping] seq_cst: part of the look before parking; a plain load where it is cheap.
+    // Partner: [pool.stop].
+    return stopping_.load(std::memory_order_seq_cst);
+  }
+  /// Wakes one sleeper, if any and nobody searches; `first`: the word to look at first. After
+  /// publishing work.
+  bool wake_one(unsigned first) noexcept;
+  /// A worker is about to sleep, or something that join() waits for has ended.
+  void note_progress() noexcept;
+  [[nodiscard]] unsigned slots() const noexcept {
+    // [pool.slots.read] acquire: the workers up to it are complete. Partner: [pool.slots.publish].
+    return slot_count_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] worker& slot(unsigned index) noexcept { return *slots_[index]; }
+  /// The reactors that connections are spread over; empty without descriptors.
+  [[nodiscard]] const std::vector<reactor*>& homes() const noexcept { return homes_; }
+  /// Kept until the pool is destroyed.
+  void keep(std::shared_ptr<void> what);
+
+  const options settings;
+  const ticks ticks_per_us;
+  inject_queue inject;
+  idle_set idle;
+
+ private:
+  pool_core(const options& settings, reactor_choice choice);
+  worker& add_worker();
+  void wake_all() noexcept;
+  [[nodiscard]] bool quiescent() const noexcept;
+  void discard_all() noexcept;
+  [[nodiscard]] std::uint64_t departures() const noexcept;
+
+  const reactor_choice choice_;
+  const unsigned groups_;  // shared epoll sets; 0: none are shared
+  std::vector<std::unique_ptr<reactor>> reactors_;
+  std::vector<reactor*> homes_;
+
+  std::mutex slots_lock_;
+  std::vector<std::unique_ptr<worker>> slots_;  // reserved at start: never moves
+  std::atomic<unsigned> slot_count_{0};
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::int64_t> outstanding_{0};
+
+  std::mutex join_lock_;
+  std::condition_variable join_signal_;
+  std::uint64_t progress_ = 0;
+  unsigned attached_inside_ = 0;
+  std::atomic<bool> joining_{false};
+  std::mutex threads_lock_;
+  std::vector<std::thread> threads_;
+  std::vector<std::shared_ptr<void>> kept_;
+};
+
+}  // namespace bwos

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace bwos {
+
+class pool_core;
+class reactor;
+class timer_service;
+
+/// What a running continuation can reach of the worker that runs it.
+struct worker_context {
+  pool_core* pool = nullptr;
+  reactor* home = nullptr;          ///< Null in a pool without descriptors.
+  timer_service* timers = nullptr;  ///< home's, or the worker's own.
+  std::span<std::byte> scratch;     ///< Received bytes, until the next continuation runs.
+  unsigned index = 0;
+};
+
+/// The calling thread's worker; null elsewhere. Not inlined: a coroutine may go on on another
+/// thread, and a compiler that saw the thread_local's address once would keep it across the
+/// suspension.
+[[gnu::noinline]] worker_context* current_worker() noexcept;
+/// Returns the former one, to be restored: a thread may attach to one pool inside another.
+worker_context* set_current_worker(worker_context* context) noexcept;
+
+}  // namespace bwos

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <bwos/pool.hpp>
+#include <bwos/stream.hpp>
+#include <stdexcept>
+
+#include "base/check.hpp"
+#include "pool/pool_core.hpp"
+#include "reactor/reactor.hpp"
+#include "stream/address.hpp"
+
+namespace bwos {
+namespace {
+
+constexpr std::chrono::milliseconds starved_retry{100};
+
+/// Awaits `readable`, the deadline or an interruption of a listening descriptor, and consumes them.
+class readable_operation : coroutine_waiter {
+ public:
+  explicit readable_operation(descriptor& socket) noexcept : socket_(socket) {}
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  bool await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
+    set(waiting);
+    return socket_.home.wait(socket_, descriptor::waiting_in, *this);
+  }
+  void await_resume() noexcept {
+    socket_.consume(descriptor::readable | descriptor::hangup | descriptor::interrupted);
+    if ((socket_.look() & descriptor::expired) != 0) socket_.home.deadline_passed(socket_);
+  }
+
+ private:
+  descriptor& socket_;
+};
+
+}  // namespace
+
+struct listener::state {
+  struct home {
+    state* owner;
+    reactor* where;
+  };
+
+  state(pool& which, int fd) : where(which), socket(fd), address(local_address(fd)) {
+    for (reactor* const each : where.core().homes())
+      homes.push_back({.owner = this, .where = each});
+  }
+
+  static task<void> accept_loop(std::shared_ptr<state> self);
+  bool accept_all() noexcept;
+  void place(int fd) noexcept;
+  home& least_loaded() noexcept;
+  static void on_end(void* context) noexcept;
+  void wake(std::uint32_t why) noexcept;
+
+  // Statistics and limits: relaxed, nothing else is read on their strength, but for the flags named
+  // below.
+  std::size_t read(const std::atomic<std::size_t>& value) const noexcept {
+    // [listener.read] relaxed: a number to show or to compare with a limit. Partner: none
+    // (statistics).
+    return value.load(std::memory_order_relaxed);
+  }
+  void count(std::atomic<std::size_t>& value, std::size_t change) noexcept {
+    // [listener.count] relaxed: as above; a decrement is an added -1. Partner: none (statistics).
+    value.fetch_add(change, std::memory_order_relaxed);
+  }
+
+  pool& where;
+  const int socket;
+  const std::string address;
+  descriptor* watched = nullptr;
+  std::vector<home> homes;
+  handler on_connection;
+  std::size_t connections_max = 0;
+  std::atomic<std::size_t> open{0};
+  std::atomic<std::size_t> accepted{0};
+  std::atomic<std::size_t> refused{0};
+  std::mutex lock;  // of the flags below against each other
+  bool closing = false;
+  bool closed = false;
+  bool starved = false;
+};
+
+listener::listener(pool& where, const std::string& address, int backlog) {
+  if (where.core().homes().empty()) {
+    throw std::invalid_argument(
+        "bwos::listener needs a pool with a reactor and at least one worker");
+  }
+  const int fd = bind_and_listen(address, backlog);
+  try {
+    state_ = std::make_shared<state>(where, fd);
+    where.core().keep(state_);  // connections name it until they end, at the latest with the pool
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+}
+
+listener::~listener() {
+  close();
+}
+
+void listener::start(handler on_connection, std::size_t connections_max) {
+  BWOS_CHECK(state_->watched == nullptr);
+  state_->on_connection = std::move(on_connection);
+  state_->connections_max = connections_max;
+  reactor& first = *state_->homes.front().where;
+  descriptor* const watched = first.listen(state_->socket);
+  if (watched == nullptr)
+    throw std::system_error(errno, std::system_category(), "watching a listener");
+  {
+    const std::lock_guard guard(state_->lock);
+    state_->watched = watched;
+  }
+  spawn(state_->where, state::accept_loop(state_));
+}
+
+void listener::close() noexcept {
+  const std::lock_guard guard(state_->lock);
+  if (state_->closing) return;
+  state_->closing = true;
+  if (state_->watched == nullptr) {
+    ::close(state_->socket);
+    state_->closed = true;
+  } else {
+    state_->wake(descriptor::interrupted);
+  }
+}
+
+std::string listener::address() const {
+  return state_->address;
+}
+
+std::size_t listener::connections() const noexcept {
+  return state_->read(state_->open);
+}
+std::size_t listener::accepted() const noexcept {
+  return state_->read(state_->accepted);
+}
+std::size_t listener::refused() const noexcept {
+  return state_->read(state_->refused);
+}
+bool listener::closed() const noexcept {
+  const std::lock_guard guard(state_->lock);
+  return state_->closed;
+}
+
+void listener::interrupt_connections() noexcept {
+  for (const state::home& each : state_->homes) {
+    each.where->for_each_open([&](descriptor& socket) {
+      if (socket.accepted_by != state_.get()) return;
+      if (continuation* const work = socket.notify(descriptor::interrupted)) {
+        state_->where.post(*work);
+      }
+    });
+  }
+}
+
+task<void> listener::state::accept_loop(std::shared_ptr<state> self) {
+  descriptor& socket = *self->watched;
+  for (;;) {  // ends when closing
+    const bool starved = self->accept_all();
+    {
+      const std::lock_guard guard(self->lock);
+      if (self->closing) {
+        socket.home.close(socket);
+        self->watched = nullptr;
+        self->closed = true;
+        co_return;
+      }
+      self->starved = starved;
+    }
+    const std::int64_t retry = timer_service::now_ms() + starved_retry.count();
+    socket.home.set_deadline(socket, starved ? retry : wheel::never);
+    co_await readable_operation(socket);
+  }
+}
+
+/// Drains the backlog. True: descriptors or memory have run out, and connections are left in it.
+bool listener::state::accept_all() noexcept {
+  for (;;) {  // ends when the backlog is empty, or nothing can be taken from it
+    const int fd = ::accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+      place(fd);
+      continue;
+    }
+    switch (errno) {
+      case EAGAIN:
+        return false;
+      case EMFILE:
+      case ENFILE:
+      case ENOBUFS:
+      case ENOMEM:
+        return true;
+      default:  // that connection's own trouble (accept(2)): the next one
+        break;
+    }
+  }
+}
+
+listener::state::home& listener::state::least_loaded() noexcept {
+  home* best = &homes.front();
+  for (home& each : homes) {
+    if (each.where->connections() < best->where->connections()) best = &each;
+  }
+  return *best;
+}
+
+void listener::state::place(int fd) noexcept {
+  if (read(open) >= connections_max) {
+    ::close(fd);
+    count(refused, 1);
+    return;
+  }
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  home& chosen = least_loaded();
+  descriptor* const taken = chosen.where->adopt(fd, this);
+  if (taken == nullptr) {  // no memory, or the kernel's limit of watches
+    ::close(fd);
+    count(refused, 1);
+    return;
+  }
+  count(accepted, 1);
+  count(open, 1);
+  chosen.where->count_connection(1);
+  where.work_started();
+  detach(on_connection(stream(*taken)), &on_end, &chosen);
+}
+
+void listener::state::on_end(void* context) noexcept {
+  const home& ended = *static_cast<home*>(context);
+  state& self = *ended.owner;
+  ended.where->count_connection(-1);
+  self.count(self.open, ~std::size_t{0});
+  {
+    const std::lock_guard guard(self.lock);
+    if (self.starved && self.watched != nullptr) self.wake(descriptor::readable);
+  }
+  self.where.work_finished();
+}
+
+/// Under the lock, while `watched`.
+void listener::state::wake(std::uint32_t why) noexcept {
+  if (continuation* const work = watched->notify(why)) where.post(*work);
+}
+
+}  // namespace bwos

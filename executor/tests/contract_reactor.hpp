@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every reactor promises to a connection. contract_reactor_limits.hpp: where something runs
+// out, or is late.
+#pragma once
+
+#include <signal.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <memory>
+
+#include "counting_new.hpp"
+#include "reactor_fixture.hpp"
+
+namespace bwos::test {
+
+TEST_P(reactor_contract, echoes) {
+  test_server server(settings(), echo);
+  tcp_client client(server.address);
+  for (int i = 0; i < 100; ++i) {
+    const std::string text = "message " + std::to_string(i);
+    ASSERT_TRUE(client.send(text));
+    ASSERT_EQ(client.receive(text.size()), text);
+  }
+  client.close();
+  server.finish();
+  EXPECT_EQ(server.accepting.accepted(), 1U);
+  EXPECT_EQ(server.accepting.connections(), 0U);
+}
+
+TEST_P(reactor_contract, serves_many_connections_through_small_queues) {
+  options small = settings();
+  small.ring_entries = 8;  // completions overflow, and submissions wait for room
+  test_server server(small, echo);
+  std::deque<tcp_client> clients;
+  for (int i = 0; i < 200; ++i) clients.emplace_back(server.address);
+  for (int round = 0; round < 10; ++round) {
+    for (tcp_client& each : clients) ASSERT_TRUE(each.send("ping"));
+    for (tcp_client& each : clients) ASSERT_EQ(each.receive(4), "ping");
+  }
+  clients.clear();
+  server.finish();
+}
+
+TEST_P(reactor_contract, moves_a_mebibyte_both_ways_to_a_slow_reader) {
+  test_server server(settings(), echo);
+  tcp_client client;
+  client.receive_buffer(8192);
+  client.connect(server.address);
+  const std::string text = pattern(1 << 20);
+  std::thread sender([&] {
+    EXPECT_TRUE(client.send(text));
+    client.shutdown_send();
+  });
+  std::string got;
+  while (got.size() < text.size()) {
+    const std::string part = client.receive(std::min<std::size_t>(16384, text.size() - got.size()));
+    if (part.empty()) break;
+    got += part;
+    std::this_thread::sleep_for(500us);
+  }
+  sender.join();
+  EXPECT_TRUE(got == text);
+  EXPECT_EQ(client.receive_end(), 0);
+}
+
+TEST_P(reactor_contract, meets_a_half_close_behind_the_last_byte) {
+  test_server server(settings(), [](stream peer) -> task<void> {
+    std::size_t bytes = 0;
+    for (;;) {  // ends with the peer
+      const received got = co_await peer.receive();
+      if (got.end()) break;
+      bytes += got.bytes.size();
+    }
+    const received again = co_await peer.receive();
+    const std::string answer = std::to_string(bytes) + (again.end() ? " end" : " ?");
+    static_cast<void>(co_await peer.send(bytes_of(answer)));
+  });
+  for (int i = 0; i < times(200); ++i) {
+    tcp_client client(server.address);
+    ASSERT_TRUE(client.send("last words"));
+    client.shutdown_send();
+    ASSERT_EQ(client.receive(100), "10 end");
+  }
+}
+
+TEST_P(reactor_contract, reports_a_reset_by_the_peer) {
+  std::atomic<int> resets{0};
+  test_server server(settings(), [&](stream peer) -> task<void> {
+    const received got = co_await peer.receive();
+    if (got.bytes.size() == 1) {
+      const received next = co_await peer.receive();
+      resets += next.error == std::errc::connection_reset;
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    tcp_client client(server.address);
+    ASSERT_TRUE(client.send("x"));
+    ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 1; }));
+    std::this_thread::sleep_for(2ms);  // else the reset may overtake the byte
+    client.reset();
+    ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 0; }));
+  }
+  EXPECT_EQ(resets, 20);
+}
+
+TEST_P(reactor_contract, resets_when_asked_to) {
+  test_server server(settings(), [](stream peer) -> task<void> {
+    static_cast<void>(co_await peer.receive());
+    peer.reset_on_close();
+  });
+  for (int i = 0; i < 20; ++i) {
+    tcp_client client(server.address);
+    ASSERT_TRUE(client.send("x"));
+    EXPECT_EQ(client.receive_end(), -ECONNRESET);
+  }
+}
+
+TEST_P(reactor_contract, closes_what_it_has_only_just_accepted) {
+  test_server server(settings(), [](stream) -> task<void> { co_return; });
+  for (int i = 0; i < times(1000); ++i) {
+    tcp_client client(server.address);
+    ASSERT_EQ(client.receive_end(), 0);
+  }
+}
+
+TEST_P(reactor_contract, survives_peers_that_connect_and_close_at_once) {
+  constexpr int connections = 10'000;
+  test_server server(settings(), echo);
+  for (int i = 0; i < connections; ++i) {
+    tcp_client client(server.address);
+    if (i % 3 == 1) client.reset();
+    if (i % 3 == 2) client.send("gone");
+  }
+  // A reset that comes before accept4 is never seen.
+  const auto seen = [&] { return server.accepting.accepted() > connections / 2; };
+  ASSERT_TRUE(eventually(seen));
+  ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 0; }));
+  tcp_client client(server.address);
+  ASSERT_TRUE(client.send("still there"));
+  EXPECT_EQ(client.receive(11), "still there");
+}
+
+TEST_P(reactor_contract, spreads_connections_evenly) {
+  test_server server(settings(), echo);
+  std::deque<tcp_client> clients;
+  for (int i = 0; i < 64; ++i) clients.emplace_back(server.address);
+  ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 64; }));
+  const auto& homes = server.workers.core().homes();
+  ASSERT_EQ(homes.size(), GetParam().group > 1 ? 1U : 2U);
+  for (const reactor* const each : homes)
+    EXPECT_NEAR(each->connections(), 64 / static_cast<int>(homes.size()), 2);
+}
+
+TEST_P(reactor_contract, takes_what_the_backlog_holds_and_refuses_the_rest_once_closed) {
+  test_server server(settings(), echo);
+  tcp_client early(server.address);
+  server.accepting.close();
+  ASSERT_TRUE(eventually([&] { return server.accepting.closed(); }));
+  EXPECT_THROW(tcp_client late(server.address), std::system_error);
+  ASSERT_TRUE(early.send("ping"));
+  EXPECT_EQ(early.receive(4), "ping");
+  early.close();
+  server.finish();
+  EXPECT_EQ(server.accepting.accepted(), 1U);
+}
+
+TEST_P(reactor_contract, interrupts_one_receive_of_each_connection) {
+  std::atomic<int> interrupted{0};
+  test_server server(settings(), [&](stream peer) -> task<void> {
+    for (;;) {  // ends with the peer
+      const received got = co_await peer.receive();
+      if (got.error == std::errc::operation_canceled) {
+        ++interrupted;
+        continue;
+      }
+      if (got.error || got.end()) co_return;
+      static_cast<void>(co_await peer.send(bytes_of("!")));
+    }
+  });
+  std::deque<tcp_client> clients;
+  for (int i = 0; i < 10; ++i) clients.emplace_back(server.address);
+  ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 10; }));
+  server.accepting.interrupt_connections();
+  EXPECT_TRUE(eventually([&] { return interrupted == 10; }));
+  for (tcp_client& each : clients) {
+    ASSERT_TRUE(each.send("?"));
+    EXPECT_EQ(each.receive(1), "!");
+  }
+  EXPECT_EQ(interrupted, 10);
+}
+
+TEST_P(reactor_contract, takes_an_interrupted_system_call_for_a_spurious_wake) {
+  struct sigaction ignore{};
+  struct sigaction before{};
+  ignore.sa_handler = [](int) {};  // without SA_RESTART
+  ::sigaction(SIGUSR1, &ignore, &before);
+  {
+    test_server server(settings(), echo);
+    tcp_client client(server.address);
+    std::atomic<bool> over{false};
+    std::thread storm([&] {
+      const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
+      while (!over) {
+        for (const auto& each : std::filesystem::directory_iterator("/proc/self/task")) {
+          const pid_t thread = std::stoi(each.path().filename().string());
+          if (thread != self && thread != ::getpid())
+            ::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR1);
+        }
+      }
+    });
+    for (int i = 0; i < times(5000); ++i) {
+      EXPECT_TRUE(client.send("ping"));
+      EXPECT_EQ(client.receive(4), "ping");
+      if (HasFailure()) break;
+    }
+    over = true;
+    storm.join();
+  }
+  ::sigaction(SIGUSR1, &before, nullptr);
+}
+
+TEST_P(reactor_contract, wakes_a_parked_worker_for_a_post_from_outside) {
+  struct signal : continuation {
+    signal() noexcept : continuation(&run) {}
+    static void run(continuation& self, disposition) noexcept {
+      static_cast<signal&>(self).ran.store(true, std::memory_order_release);
+      static_cast<signal&>(self).ran.notify_one();
+    }
+    std::atomic<bool> ran{false};
+  };
+  pool workers(settings());
+  for (int i = 0; i < times(5000); ++i) {
+    if (i % 2 == 0) {
+      ASSERT_TRUE(eventually([&] { return workers.statistics().parked == 2; }));
+    }
+    signal work;
+    workers.post(work);
+    work.ran.wait(false, std::memory_order_acquire);
+  }
+}
+
+TEST_P(reactor_contract, sends_and_receives_on_whichever_worker_runs_the_connection) {
+  std::unique_ptr<test_server> server;
+  server = std::make_unique<test_server>(settings(), [&](stream peer) -> task<void> {
+    mover other(server->workers);
+    std::vector<std::byte> kept;
+    for (;;) {  // ends with the peer
+      co_await other.move();
+      const received got = co_await peer.receive();
+      if (got.error || got.end()) co_return;
+      kept.assign(got.bytes.begin(), got.bytes.end());
+      co_await other.move();
+      const sent done = co_await peer.send(kept);
+      if (done.error) co_return;
+    }
+  });
+  tcp_client client;
+  client.receive_buffer(4096);  // so that sends wait as well
+  client.connect(server->address);
+  const std::string text = pattern(sanitized ? 1 << 18 : 1 << 20);
+  std::thread sender([&] { EXPECT_TRUE(client.send(text)); });
+  const std::string got = client.receive(text.size());
+  sender.join();
+  EXPECT_TRUE(got == text);
+  client.close();
+  server->finish();
+  std::uint64_t stolen = 0;
+  for (const auto& each : server->workers.statistics().workers) stolen += each.steal_entries;
+  EXPECT_GT(stolen, 10U);
+}
+
+TEST_P(reactor_contract, allocates_nothing_for_round_trips_and_timers_once_warm) {
+  std::atomic<int> ended{0};
+  test_server server(settings(), [](stream peer) -> task<void> {
+    for (;;) {  // ends with the peer
+      peer.timeout(10s);
+      const received got = co_await peer.receive();
+      if (got.error || got.end()) co_return;
+      if (peer.try_send(got.bytes).bytes != got.bytes.size()) co_return;
+    }
+  });
+  tcp_client client(server.address);
+  char byte = 'x';
+  const auto round_trips = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      if (!client.send({&byte, 1}) || client.receive(&byte, 1) != 1) return false;
+    }
+    return true;
+  };
+  ASSERT_TRUE(round_trips(1000));
+  const std::size_t warm = counting_new::allocations();
+  ASSERT_TRUE(round_trips(times(100'000)));
+  EXPECT_EQ(counting_new::allocations(), warm);
+
+  constexpr int sleepers = 1000;
+  std::atomic<bool> go{false};
+  const auto sleep = [](std::atomic<bool>& start, std::atomic<int>& count, int naps) -> task<void> {
+    while (!start) co_await sleep_for(1ms);
+    for (int i = 0; i < naps; ++i) co_await sleep_for(1ms);
+    ++count;
+  };
+  for (int i = 0; i < sleepers; ++i)
+    spawn(server.workers, sleep(go, ended, times(100'000) / sleepers));
+  std::this_thread::sleep_for(20ms);
+  const std::size_t before = counting_new::allocations();
+  go = true;
+  while (ended != sleepers) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(counting_new::allocations(), before);
+}
+
+}  // namespace bwos::test

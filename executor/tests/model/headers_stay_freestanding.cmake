@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# A model checker compiles the queue as it ships: its headers, and those of ours that they include, need no more of the
+# standard library than this. cmake -D EXECUTOR=<folder> -P this
+cmake_minimum_required(VERSION 3.25)
+
+set(allowed atomic cstdint cstddef array bit type_traits utility concepts span limits)
+set(headers queue/fifo_queue.hpp)
+set(seen "")
+while(headers)
+  list(POP_FRONT headers header)
+  if(header IN_LIST seen)
+    continue()
+  endif()
+  list(APPEND seen ${header})
+  file(STRINGS ${EXECUTOR}/src/${header} lines REGEX "^ *# *include")
+  foreach(line IN LISTS lines)
+    if(line MATCHES "\"(.*)\"")
+      list(APPEND headers ${CMAKE_MATCH_1})
+    elseif(line MATCHES "<(.*)>" AND NOT CMAKE_MATCH_1 IN_LIST allowed)
+      message(SEND_ERROR "${header} includes <${CMAKE_MATCH_1}>")
+    endif()
+  endforeach()
+endwhile()
+list(LENGTH seen count)
+if(count LESS 2)
+  message(SEND_ERROR "no headers followed")
+endif()
+message("followed: ${seen}")

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// A task posted to a pool whose workers all sleep is never left lying: a lost wake-up ends these
+// tests by their limit.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <bwos/pool.hpp>
+#include <bwos/stream.hpp>
+#include <thread>
+
+#include "pool_fixture.hpp"
+
+namespace bwos {
+namespace {
+
+using testing::call;
+using testing::eventually;
+
+constexpr int posts = 1'000'000 / testing::sanitizer_divisor;
+
+class parked_pool_on : public ::testing::TestWithParam<testing::parking> {};
+
+INSTANTIATE_TEST_SUITE_P(parking, parked_pool_on,
+                         ::testing::Values(testing::on_futexes, testing::on_private_sets,
+                                           testing::on_a_shared_set),
+                         testing::name_of);
+
+/// Posts one task at a time; `ready` says when the next may come.
+template <class Ready>
+int posts_that_ran(pool& where, int count, Ready ready) {
+  std::atomic<int> ran = 0;
+  call work([&] { ++ran; });
+  for (int i = 0; i < count; ++i) {
+    if (!eventually(ready)) return i;
+    where.post(work);
+    if (!eventually([&] { return ran == i + 1; })) return i;
+  }
+  return ran;
+}
+
+std::uint64_t parks_of(pool& where) {
+  std::uint64_t parks = 0;
+  for (unsigned i = 0; i < where.core().slots(); ++i) {
+    parks += where.core().slot(i).statistics().park;
+  }
+  return parks;
+}
+
+TEST_P(parked_pool_on, runs_every_single_post) {
+  pool under_test(testing::options_of(GetParam(), 2));
+  // Asleep is who has announced itself, looked, and counted a park since the last post woke it.
+  std::uint64_t parks = 1;
+  const auto all_sleep = [&] {
+    if (!testing::all_parked(under_test)) return false;
+    const std::uint64_t now = parks_of(under_test);
+    if (now <= parks) return false;
+    parks = now;
+    return true;
+  };
+  EXPECT_EQ(posts_that_ran(under_test, posts, all_sleep), posts);
+  EXPECT_GT(parks_of(under_test), static_cast<std::uint64_t>(posts));
+}
+
+task<void> echo(stream peer) {
+  for (;;) {
+    const received in = co_await peer.receive();
+    if (in.bytes.empty()) co_return;
+    const std::byte one = in.bytes[0];
+    const sent out = co_await peer.send({&one, 1});
+    if (out.error) co_return;
+  }
+}
+
+int connect_to(const std::string& address) {
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  where.sin_port =
+      htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&where), sizeof where), 0);
+  return fd;
+}
+
+TEST(parked_pool, runs_every_single_post_on_a_shared_set_that_carries_traffic) {
+  pool under_test(testing::options_of(testing::on_a_shared_set, 2));
+  listener door(under_test, "127.0.0.1:0", 16);
+  door.start(echo, 100);
+  const int peer = connect_to(door.address());
+  std::atomic<bool> over = false;
+  std::atomic<int> echoes = 0;
+  std::thread traffic([&] {
+    char byte = 'x';
+    while (!over) {
+      if (::write(peer, &byte, 1) != 1 || ::read(peer, &byte, 1) != 1) break;
+      ++echoes;
+    }
+  });
+  EXPECT_EQ(posts_that_ran(under_test, posts, [] { return true; }), posts);
+  over = true;
+  traffic.join();
+  ::close(peer);
+  EXPECT_GT(echoes, posts / 1000);
+  door.close();
+  under_test.join();
+}
+
+}  // namespace
+}  // namespace bwos

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the request rates at which a server and its client keep the machine busy to a given share."""
+
+from collections.abc import Callable
+
+from lib.measure import Failed
+
+RATE_FIRST = 2000.0
+RATE_MAX = 4e6
+STEPS_MAX = 12
+
+
+def find_rates(busy_at: Callable[[float], float], wanted: list[float], tolerance: float = 0.01) -> dict[float, float]:
+    """For each wanted share the rate, by doubling and then bisection. `busy_at` measures one rate;
+    it is asked at most once for each."""
+    seen: dict[float, float] = {}
+
+    def busy(rate: float) -> float:
+        if rate not in seen:
+            seen[rate] = busy_at(rate)
+        return seen[rate]
+
+    found = {}
+    for share in wanted:
+        low, high = 0.0, RATE_FIRST
+        while busy(high) < share:
+            low, high = high, high * 2
+            if high > RATE_MAX:
+                raise Failed(f"no rate up to {RATE_MAX:,.0f}/s keeps the machine {share:.0%} busy")
+        rate = high
+        for _ in range(STEPS_MAX):
+            if abs(busy(rate) - share) <= tolerance:
+                break
+            if busy(rate) < share:
+                low = rate
+            else:
+                high = rate
+            rate = round((low + high) / 2)
+        found[share] = rate
+    return found

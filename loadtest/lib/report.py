@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of a measurement, and what machine and commit it was taken on."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+from lib import measure, stats, tools
+from lib.measure import REPOSITORY
+from lib.scenarios import Scenario
+
+# Metric, heading, format.
+METRICS = [
+    ("requests_per_s", "req/s", "{:,.0f}"),
+    ("server_cpu_us", "CPU us/req", "{:.2f}"),
+    ("client_cpu_us", "client us", "{:.2f}"),
+    ("p50_us", "p50 us", "{:,.0f}"),
+    ("p99_us", "p99 us", "{:,.0f}"),
+    ("p999_us", "p99.9 us", "{:,.0f}"),
+    ("slow_p99_us", "slow p99 us", "{:,.0f}"),
+    ("late_p99_us", "late p99 us", "{:,.1f}"),
+    ("voluntary_per_request", "switches/req", "{:.3f}"),
+    ("server_rss_kib", "RSS KiB", "{:,.0f}"),
+    ("bytes_per_connection", "bytes/conn", "{:,.0f}"),
+]
+WITH_SPREAD = {"requests_per_s", "server_cpu_us", "p99_us", "bytes_per_connection"}
+RATIOS = [("server_cpu_us", "CPU"), ("p99_us", "p99")]
+
+
+def as_columns(rows: list[list[str]]) -> str:
+    """The first column to the left, numbers to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])] + [text.rjust(width) for text, width in zip(row[1:], widths[1:])]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _with_spread(values: list[float], form: str) -> str:
+    """Median and half the interquartile range as a share of it."""
+    middle = median(values)
+    spread = (stats.quantile(values, 0.75) - stats.quantile(values, 0.25)) / 2
+    return form.format(middle) + (f" ±{spread / middle:.1%}" if middle else "")
+
+
+def _ratio(records, cell, variant, baseline, metric) -> str:
+    found = stats.estimate(stats.ratios(records, cell, variant, baseline, metric))
+    return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}]" if found else "-"
+
+
+def cell_table(scenario: Scenario, records: list[dict], cell: str) -> str:
+    names = [variant.name for variant in scenario.variants]
+    columns = [
+        (metric, heading, form)
+        for metric, heading, form in METRICS
+        if any(stats.by_round(records, cell, name, metric) for name in names)
+    ]
+    compared = [each for each in RATIOS if scenario.baseline and any(column[0] == each[0] for column in columns)]
+    rows = [["variant", "rounds"] + [heading for _, heading, _ in columns]]
+    rows[0] += [f"{what} / {scenario.baseline}" for _, what in compared]
+    for name in names:
+        good = max((len(stats.by_round(records, cell, name, metric)) for metric, _, _ in columns), default=0)
+        row = [name, str(good)]
+        for metric, _, form in columns:
+            values = list(stats.by_round(records, cell, name, metric).values())
+            if not values:
+                row.append("-")
+            else:
+                row.append(_with_spread(values, form) if metric in WITH_SPREAD else form.format(median(values)))
+        row += [_ratio(records, cell, name, scenario.baseline, metric) for metric, _ in compared]
+        rows.append(row)
+    return as_columns(rows)
+
+
+def target_table(scenario: Scenario, records: list[dict]) -> str:
+    rows = [["target", "median", "95 % interval", "limit", "rounds", ""]]
+    for target in scenario.targets:
+        for cell in target.cells:
+            if target.versus:
+                values = stats.ratios(records, cell, target.variant, target.versus, target.metric)
+                what = f"{target.metric} {target.variant} / {target.versus}, {cell}"
+            else:
+                values = list(stats.by_round(records, cell, target.variant, target.metric).values())
+                what = f"{target.metric} {target.variant}, {cell}"
+            found = stats.estimate(values)
+            form = "{:.3f}" if target.versus else "{:,.0f}"
+            if found is None:
+                rows.append([what, "-", "-", form.format(target.limit), "0", "not measured"])
+                continue
+            interval = f"[{form.format(found.low)}, {form.format(found.high)}]"
+            verdict = "met" if found.median <= target.limit else "MISSED"
+            limit = form.format(target.limit)
+            rows.append([what, form.format(found.median), interval, limit, str(found.count), verdict])
+    return as_columns(rows) if len(rows) > 1 else ""
+
+
+def text(scenario: Scenario, records: list[dict]) -> str:
+    parts = [f"{scenario.name}: {scenario.question}"]
+    for cell in scenario.cells:
+        load = f"{cell.tool}, {cell.connections} connections"
+        if cell.rate:
+            load += f", {cell.rate:,.0f} requests/s"
+        parts.append(f"{cell.name} ({load}); median, ± half the interquartile range\n"
+                     + cell_table(scenario, records, cell.name))  # fmt: skip
+    targets = target_table(scenario, records)
+    if targets:
+        parts.append(targets)
+    left_out: dict[tuple[str, ...], list[str]] = {}
+    for record in records:
+        if record.get("failed") or record.get("errors"):
+            why = record.get("failed") or f"{record['errors']} errors"
+            left_out.setdefault((record["cell"], record["variant"], why), []).append(str(record["round"]))
+    lines = [f"left out: {' '.join(what[:2])}, round {', '.join(of)}: {what[2]}" for what, of in left_out.items()]
+    if lines:
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _output(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=False)
+    except OSError:
+        return ""
+    return (done.stdout or done.stderr).strip()
+
+
+def _first_line(path: str, prefix: str = "") -> str:
+    try:
+        for line in Path(path).read_text().splitlines():
+            if line.startswith(prefix):
+                return line.removeprefix(prefix).lstrip("\t :")
+    except OSError:
+        pass
+    return "unreadable"
+
+
+def _cmake_cache(build_dir: Path) -> dict:
+    wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "BWOS_SANITIZE")
+    try:
+        lines = (build_dir / "CMakeCache.txt").read_text().splitlines()
+    except OSError:
+        return {}
+    found = {line.partition(":")[0]: line.partition("=")[2] for line in lines}
+    return {name: found[name] for name in wanted if name in found}
+
+
+def machine(build_dir: Path) -> dict:
+    ghz = tools.find("ghz")
+    return {
+        "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "commit": _output("git", "rev-parse", "HEAD").splitlines()[-1:],
+        "uncommitted_changes": bool(_output("git", "status", "--porcelain")),
+        "cpu": _first_line("/proc/cpuinfo", "model name"),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "cgroup_cpu_max": _first_line("/sys/fs/cgroup/cpu.max"),
+        "governor": _first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "memory": _first_line("/proc/meminfo", "MemTotal"),
+        "kernel": platform.release(),
+        "load_before": os.getloadavg(),
+        "cpu_source": measure.CPU_SOURCE,
+        "build": _cmake_cache(build_dir),
+        "versions": {
+            "python": platform.python_version(),
+            "wrk": _output("wrk", "-v").partition("\n")[0],
+            "ghz": _output(ghz, "--version") if ghz else "",
+        },
+    }
+
+
+def write_json(path: Path, data: dict) -> None:
+    path.write_text(json.dumps(data, indent=2) + "\n")

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures a scenario: in each round every load runs against every server, in shuffled order."""
+
+import csv
+import os
+import random
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lib import calibrate, idle, measure, stats, tools
+from lib.measure import Failed
+from lib.scenarios import WIDTH_MAX, Cell, Scenario
+from lib.servers import Server
+
+COLUMNS = [
+    "scenario", "round", "order", "cell", "variant", "tool", "seconds", "rate_asked", "requests", "requests_per_s",
+    "server_cpu_us", "server_user_us", "server_system_us", "client_cpu_us", "p50_us", "p90_us", "p99_us", "p999_us",
+    "max_us", "slow_p50_us", "slow_p99_us", "late_p50_us", "late_p99_us", "late_max_us", "voluntary_per_request",
+    "involuntary_per_request", "server_rss_kib", "bytes_per_connection", "errors", "failed",
+]  # fmt: skip
+
+OTHERS_MAX = 0.15  # guessed: of all CPUs, while calibrating; an idle machine shows about 0.02
+
+
+@dataclass(frozen=True)
+class Settings:
+    build_dir: Path
+    seconds: int = 3
+    rounds: int = 10
+    rounds_max: int = 30
+    realtime: int = 10
+    seed: int = 1
+
+
+def progress(text: str) -> None:
+    print(text, flush=True)
+
+
+class Measurement:
+    """The rounds of one scenario. `records` and the CSV grow run by run, so that an end at any
+    moment keeps what was measured."""
+
+    def __init__(self, scenario: Scenario, settings: Settings, folder: Path):
+        self.scenario = scenario
+        self.settings = settings
+        self.records: list[dict] = []
+        self._raw = folder / "raw"
+        self._raw.mkdir()
+        self._csv_file = (folder / "runs.csv").open("w", newline="")
+        self._csv = csv.DictWriter(self._csv_file, COLUMNS)
+        self._csv.writeheader()
+        self._spent_s = 0.0
+
+    def close(self) -> None:
+        self._csv_file.close()
+
+    def run(self) -> None:
+        """At least `rounds`, and more while an interval that decides a target is too wide."""
+        number = 0
+        while number < self.settings.rounds or (number < self.settings.rounds_max and self.too_wide()):
+            number += 1
+            self._round(number)
+
+    def too_wide(self) -> bool:
+        for target in self.scenario.targets:
+            share = WIDTH_MAX.get(target.metric)
+            if share is None or target.versus is None:
+                continue
+            for cell in target.cells:
+                values = stats.ratios(self.records, cell, target.variant, target.versus, target.metric)
+                found = stats.estimate(values)
+                if found and found.wider_than(share):
+                    return True
+        return False
+
+    def calibrate(self) -> dict[str, float]:
+        """Sets the rates of the cells that have none. Returns them by cell."""
+        wanted = [cell for cell in self.scenario.cells if cell.busy and not cell.rate]
+        if wanted:
+            variant = next(each for each in self.scenario.variants if each.name == self.scenario.calibrate_with)
+            with ExitStack() as stack:
+                server = Server(variant, self.settings.build_dir, self._raw / f"calibrate-{variant.name}.log")
+                stack.callback(server.stop)
+                rates = calibrate.find_rates(lambda rate: self._busy(server, wanted[0], rate), [c.busy for c in wanted])
+            cells = tuple(replace(c, rate=rates[c.busy]) if c in wanted else c for c in self.scenario.cells)
+            self.scenario = replace(self.scenario, cells=cells)
+        return {cell.name: cell.rate for cell in self.scenario.cells if cell.rate}
+
+    def _busy(self, server: Server, cell: Cell, rate: float) -> float:
+        seconds = self.settings.seconds
+        command = tools.load_command(
+            replace(cell, rate=rate), server.http_port, seconds, self.settings.build_dir, 1, self.settings.realtime
+        )
+        cpus = len(os.sched_getaffinity(0))
+        before = measure.machine_busy_s()
+        ran = measure.run_tool(command, server.pid, self._raw / f"calibrate-{rate:.0f}.txt", seconds * 3 + 30)
+        others = (measure.machine_busy_s() - before - ran.server.cpu_s - ran.client_cpu_s) / ran.wall_s / cpus
+        tools.parse_load(ran.output)  # fails by name when the client could not work
+        share = (ran.server.cpu_s + ran.client_cpu_s) / ran.wall_s / cpus
+        progress(f"  calibrating: {rate:,.0f}/s keeps the CPUs {share:.1%} busy, others {max(0.0, others):.1%}")
+        if others > OTHERS_MAX:
+            raise Failed(f"other processes keep the CPUs {others:.0%} busy: no rate found now would mean anything")
+        return share
+
+    def _round(self, number: int) -> None:
+        source = random.Random(f"{self.settings.seed}/{number}")
+        with ExitStack() as stack:
+            servers: dict[str, Server | Failed] = {}
+            for variant in self.scenario.variants:
+                log = self._raw / f"{number:02}-{variant.name}.log"
+                try:
+                    servers[variant.name] = Server(variant, self.settings.build_dir, log)
+                    stack.callback(servers[variant.name].stop)
+                except Failed as why:
+                    servers[variant.name] = why
+            for cell in self.scenario.cells:
+                order = list(self.scenario.variants)
+                source.shuffle(order)
+                for place, variant in enumerate(order, start=1):
+                    self._one(number, place, cell, variant.name, servers[variant.name])
+
+    def _one(self, number: int, place: int, cell: Cell, name: str, server: Server | Failed) -> None:
+        record = {
+            "scenario": self.scenario.name, "round": number, "order": place, "cell": cell.name, "variant": name,
+            "tool": cell.tool, "seconds": self.settings.seconds, "rate_asked": cell.rate or None,
+        }  # fmt: skip
+        began = time.monotonic()
+        try:
+            if isinstance(server, Failed):
+                raise server
+            record |= self._measure(number, cell, name, server)
+        except Failed as why:
+            record["failed"] = " ".join(str(why).split())
+        self.records.append(record)
+        self._csv.writerow({key: _short(value) for key, value in record.items()})
+        self._csv_file.flush()
+        self._report(record, time.monotonic() - began)
+
+    def _measure(self, number: int, cell: Cell, name: str, server: Server) -> dict:
+        if cell.tool == "idle":
+            return idle.measure_idle(server, cell.connections)
+        settings = self.settings
+        if cell.tool == "wrk":
+            command = tools.wrk_command(cell, server.http_port, settings.seconds)
+        elif cell.tool == "ghz":
+            command = tools.ghz_command(cell, server.grpc_port, settings.seconds)
+        else:
+            # The same arrivals for all servers of a round, others in the next.
+            command = tools.load_command(
+                cell, server.http_port, settings.seconds, settings.build_dir, number, settings.realtime
+            )
+        raw = self._raw / f"{number:02}-{cell.name}-{name}.txt"
+        ran = measure.run_tool(command, server.pid, raw, settings.seconds * 3 + 30)
+        result = tools.PARSERS[cell.tool](ran.output)
+        if not cell.has_latency:
+            result |= {"p50_us": None, "p90_us": None, "p99_us": None, "max_us": None}
+        if cell.tool == "ghz":
+            raw.write_text(tools.without_details(ran.output))
+        count = result["requests"]
+        if count == 0:
+            raise Failed("no request was answered")
+        return result | {
+            "server_cpu_us": ran.server.cpu_s * 1e6 / count,
+            "server_user_us": ran.server.user_s * 1e6 / count,
+            "server_system_us": ran.server.system_s * 1e6 / count,
+            "client_cpu_us": ran.client_cpu_s * 1e6 / count,
+            "voluntary_per_request": ran.server.voluntary / count,
+            "involuntary_per_request": ran.server.involuntary / count,
+            "server_rss_kib": measure.rss_kib(server.pid),
+        }
+
+    def _report(self, record: dict, took_s: float) -> None:
+        self._spent_s += took_s
+        done = len(self.records)
+        per_round = len(self.scenario.cells) * len(self.scenario.variants)
+        # Rounds may be added later: say what is known to come.
+        planned = max(self.settings.rounds, record["round"]) * per_round
+        left_s = self._spent_s / done * (planned - done)
+        text = f"[{done}/{planned}, {left_s / 60:.1f} min left] round {record['round']} {record['cell']} "
+        text += record["variant"] + ": "
+        if record.get("failed"):
+            text += "FAILED: " + record["failed"]
+        elif record.get("bytes_per_connection") is not None:
+            text += f"{record['bytes_per_connection']:.0f} bytes a connection"
+        else:
+            text += f"{record['requests_per_s']:,.0f}/s, {record['server_cpu_us']:.2f} us CPU, "
+            text += f"p99 {record['p99_us']:,.0f} us" if record["p99_us"] else "no p99"
+            text += f", {record['errors']} ERRORS" if record["errors"] else ""
+        progress(text)
+
+
+def _short(value):
+    return f"{value:.6g}" if isinstance(value, float) and abs(value) < 1e6 else value

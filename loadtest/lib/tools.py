@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The load tools: command lines, and their outputs as one kind of record."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+from lib.measure import Failed
+from lib.servers import program
+
+# Below the repository, where every tool is started.
+LUA = "loadtest/lua"
+PROTO = "proto/helloworld.proto"
+HINTS = {
+    "wrk": "apt-get install wrk",
+    "ghz": "go install github.com/bojand/ghz/cmd/ghz@v0.121.0 (needs Go 1.22 or newer)",
+}
+UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6, "m": 60e6, "h": 3600e6}
+
+
+def find(name: str) -> str | None:
+    in_go = Path.home() / "go" / "bin" / name
+    return shutil.which(name) or (str(in_go) if os.access(in_go, os.X_OK) else None)
+
+
+def wrk_command(cell, port: int, seconds: int) -> list[str]:
+    command = ["wrk", f"-t{cell.threads}", f"-c{cell.connections}", f"-d{seconds}s", "--latency"]
+    if cell.script:
+        command += ["-s", f"{LUA}/{cell.script}"]
+    pinned = [] if cell.client_cpu is None else ["taskset", "-c", str(cell.client_cpu)]
+    return pinned + command + [f"http://127.0.0.1:{port}{cell.path}"]
+
+
+def ghz_command(cell, port: int, seconds: int) -> list[str]:
+    return [
+        find("ghz"), "--insecure", "--proto", PROTO, "--call", "helloworld.Greeter.SayHello",
+        "-d", '{"name":"bwos"}', "-z", f"{seconds}s", "--duration-stop", "wait",
+        "--connections", str(cell.connections), "--concurrency", str(cell.connections * cell.streams),
+        "-O", "json", f"127.0.0.1:{port}",
+    ]  # fmt: skip
+
+
+def load_command(cell, port: int, seconds: float, build_dir: Path, seed: int, realtime: int) -> list[str]:
+    """All connections of all classes get the same share of the cell's rate."""
+    connections = sum(each.connections for each in cell.classes)
+    path = program(build_dir, "bwos-load")
+    command = [str(path) if path.is_absolute() else f"./{path}", "--target", f"127.0.0.1:{port}", "--json", "-"]
+    command += ["--duration", str(seconds), "--warmup", "0.5", "--seed", str(seed)]
+    if realtime:
+        command += ["--realtime", str(realtime)]
+    for each in cell.classes:
+        rate = cell.rate * each.connections / connections
+        command += ["--class", f"name={each.name},connections={each.connections},path={each.path},rate={rate:.3f}"]
+    return command
+
+
+def _time_us(text: str) -> float:
+    found = re.fullmatch(r"([\d.]+)(us|ms|s|m|h)", text)
+    if not found:
+        raise Failed(f"wrk wrote {text!r} where a time was expected")
+    return float(found[1]) * UNITS_US[found[2]]
+
+
+def parse_wrk(output: str) -> dict:
+    total = re.search(r"(\d+) requests in ([\d.]+\w+),", output)
+    if not total:
+        raise Failed(f"wrk gave no result: {output.strip()[-300:]!r}")
+    latencies = dict(re.findall(r"^ +(50|90|99)% +([\d.]+\w+)$", output, re.MULTILINE))
+    latencies = {percent: _time_us(text) for percent, text in latencies.items()}
+    if not all(latencies.get(percent) for percent in ("50", "90", "99")):
+        # wrk looks for ranks among all answers; pipelined, it has one latency a batch and may print 0.
+        latencies = {}
+    longest = re.search(r"^ +Latency +\S+ +\S+ +([\d.]+[a-z]+)", output, re.MULTILINE)
+    seconds = _time_us(total[2]) / 1e6
+    sockets = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", output)
+    refused = re.search(r"Non-2xx or 3xx responses: (\d+)", output)
+    errors = sum(map(int, sockets.groups())) if sockets else 0
+    return {
+        "requests": int(total[1]),
+        "requests_per_s": int(total[1]) / seconds,
+        "p50_us": latencies.get("50"),
+        "p90_us": latencies.get("90"),
+        "p99_us": latencies.get("99"),
+        "max_us": _time_us(longest[1]) if longest else None,
+        "errors": errors + (int(refused[1]) if refused else 0),
+    }
+
+
+def parse_ghz(output: str) -> dict:
+    try:
+        data = json.loads(output)
+        at = {entry["percentage"]: entry["latency"] / 1e3 for entry in data["latencyDistribution"] or []}
+        good = (data.get("statusCodeDistribution") or {}).get("OK", 0)
+        return {
+            "requests": data["count"],
+            "requests_per_s": data["rps"],
+            "p50_us": at.get(50),
+            "p90_us": at.get(90),
+            "p99_us": at.get(99),
+            "max_us": data["slowest"] / 1e3,
+            "errors": data["count"] - good,
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise Failed(f"ghz gave no result ({error}): {output.strip()[-300:]!r}") from error
+
+
+def without_details(output: str) -> str:
+    """ghz's result without its list of every single call, which takes megabytes a run."""
+    data = json.loads(output)
+    data.pop("details", None)
+    return json.dumps(data, indent=1) + "\n"
+
+
+def parse_load(output: str) -> dict:
+    """The first class is the one that the percentiles are about."""
+    try:
+        data = json.loads(output)
+        first, *others = data["classes"]
+        latency = first["latency_us"]
+        late = data["client"]["lateness_us"]
+        record = {
+            "requests": data["answered_in_all"],
+            "requests_per_s": sum(each["rate_answered"] for each in data["classes"]),
+            "p50_us": latency["p50"],
+            "p90_us": latency["p90"],
+            "p99_us": latency["p99"],
+            "p999_us": latency["p99.9"],
+            "max_us": latency["max"],
+            "late_p50_us": late["p50"],
+            "late_p99_us": late["p99"],
+            "late_max_us": late["max"],
+            # An answer still missing after the drain time is as wrong as a bad one.
+            "errors": sum(sum(each["errors"].values()) + each["outstanding"] for each in data["classes"]),
+        }
+        if others:
+            record["slow_p50_us"] = others[0]["latency_us"]["p50"]
+            record["slow_p99_us"] = others[0]["latency_us"]["p99"]
+        return record
+    except (KeyError, TypeError, ValueError) as error:
+        raise Failed(f"bwos-load gave no result ({error}): {output.strip()[-300:]!r}") from error
+
+
+PARSERS = {"wrk": parse_wrk, "ghz": parse_ghz, "bwos-load": parse_load}

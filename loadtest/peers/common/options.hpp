@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags of the peers, and what every peer does before it serves.
+#pragma once
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+namespace bwos::peer {
+
+struct options {
+  std::uint16_t port = 0;  // 0: the kernel chooses
+  int threads = 1;
+  int pin = -1;  // first CPU; thread i goes to pin + i. -1: not pinned
+  bool date = false;
+};
+
+[[noreturn]] inline void usage(const char* program) {
+  std::fprintf(
+      stderr,
+      "usage: %s [--port 0..65535] [--threads 1..1024] [--pin 0..1023] [--date]\n"
+      "  serves GET /plaintext, GET /work?us=N and POST /echo on 127.0.0.1 until SIGTERM\n",
+      program);
+  std::exit(2);
+}
+
+inline options parse_options(int argc, char** argv) {
+  options result;
+  const auto number = [&](int index, int least, int most) {
+    const std::string_view text = index < argc ? argv[index] : "";
+    int value = 0;
+    const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool whole = end.ec == std::errc{} && end.ptr == text.data() + text.size();
+    if (!whole || value < least || value > most) usage(argv[0]);
+    return value;
+  };
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (flag == "--date") {
+      result.date = true;
+    } else if (flag == "--port") {
+      result.port = static_cast<std::uint16_t>(number(++i, 0, 65535));
+    } else if (flag == "--threads") {
+      result.threads = number(++i, 1, 1024);
+    } else if (flag == "--pin") {
+      result.pin = number(++i, 0, CPU_SETSIZE - 1);
+    } else {
+      usage(argv[0]);
+    }
+  }
+  return result;
+}
+
+inline void pin_this_thread(const options& with, int index) {
+  if (with.pin < 0) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(with.pin + index), &set);
+  if (const int error = ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set); error != 0) {
+    std::fprintf(stderr, "cannot pin to CPU %d: error %d\n", with.pin + index, error);
+    std::exit(1);
+  }
+}
+
+// 10,000 connections do not fit into the usual soft limit of 1,024.
+inline void raise_descriptor_limit() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+inline void print_ready(unsigned port) {
+  std::printf("listening http=127.0.0.1:%u\n", port);
+  std::fflush(stdout);
+}
+
+}  // namespace bwos::peer

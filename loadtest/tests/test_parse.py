@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recorded outputs of the load tools become records."""
+
+import json
+import unittest
+from dataclasses import replace
+from pathlib import Path
+
+from lib import tools
+from lib.measure import Failed
+from lib.scenarios import Cell, RequestClass
+
+RECORDED = Path(__file__).resolve().parent / "recorded"
+
+
+def recorded(name: str) -> str:
+    return (RECORDED / name).read_text()
+
+
+class Wrk(unittest.TestCase):
+    def test_a_good_run(self):
+        found = tools.parse_wrk(recorded("wrk_plaintext.txt"))
+        self.assertEqual(found["requests"], 149642)
+        self.assertAlmostEqual(found["requests_per_s"], 149642 / 2.02)
+        for key, value in {"p50_us": 586, "p90_us": 3340, "p99_us": 8130, "max_us": 13500}.items():
+            self.assertAlmostEqual(found[key], value)
+        self.assertEqual(found["errors"], 0)
+
+    def test_answers_other_than_200_are_errors(self):
+        self.assertEqual(tools.parse_wrk(recorded("wrk_404.txt"))["errors"], 58949)
+
+    def test_milliseconds_and_seconds(self):
+        found = tools.parse_wrk(recorded("wrk_slow.txt"))
+        self.assertAlmostEqual(found["p99_us"], 561340.0)
+        self.assertEqual(tools.parse_wrk(recorded("wrk_slow.txt").replace("561.34ms", "1.20s"))["p99_us"], 1.2e6)
+
+    def test_socket_errors_are_counted(self):
+        line = "  Socket errors: connect 1, read 20, write 300, timeout 4000\nRequests/sec"
+        text = recorded("wrk_plaintext.txt").replace("Requests/sec", line, 1)
+        self.assertEqual(tools.parse_wrk(text)["errors"], 4321)
+
+    def test_pipelined_runs_have_no_percentiles(self):
+        found = tools.parse_wrk(recorded("wrk_pipelined.txt"))
+        self.assertEqual((found["requests"], found["errors"]), (922144, 0))
+        self.assertEqual((found["p50_us"], found["p90_us"], found["p99_us"]), (None, None, None))
+
+    def test_no_server_is_a_failure_with_its_text(self):
+        with self.assertRaisesRegex(Failed, "Connection refused"):
+            tools.parse_wrk(recorded("wrk_no_server.txt"))
+
+    def test_the_command_pins_and_scripts(self):
+        cell = Cell("x", connections=7, threads=2, path="/echo", script="echo.lua", client_cpu=1)
+        self.assertEqual(
+            " ".join(tools.wrk_command(cell, 81, 3)),
+            "taskset -c 1 wrk -t2 -c7 -d3s --latency -s loadtest/lua/echo.lua http://127.0.0.1:81/echo",
+        )
+
+
+class Ghz(unittest.TestCase):
+    def test_a_good_run(self):
+        found = tools.parse_ghz(recorded("ghz.json"))
+        self.assertEqual((found["requests"], found["errors"]), (3368, 0))
+        self.assertAlmostEqual(found["requests_per_s"], 3352.466, places=3)
+        self.assertAlmostEqual(found["p99_us"], 21529.45)
+        self.assertAlmostEqual(found["max_us"], 88419.115)
+
+    def test_calls_that_are_not_ok_are_errors(self):
+        data = json.loads(recorded("ghz.json"))
+        data["statusCodeDistribution"] = {"OK": 3000, "Unavailable": 368}
+        self.assertEqual(tools.parse_ghz(json.dumps(data))["errors"], 368)
+
+    def test_a_run_without_a_single_answer(self):
+        data = json.loads(recorded("ghz.json"))
+        data |= {"count": 0, "latencyDistribution": None, "statusCodeDistribution": None}
+        found = tools.parse_ghz(json.dumps(data))
+        self.assertEqual((found["requests"], found["p50_us"]), (0, None))
+
+    def test_the_list_of_all_calls_is_not_kept(self):
+        self.assertIn("details", json.loads(recorded("ghz.json")))
+        kept = tools.without_details(recorded("ghz.json"))
+        self.assertNotIn("details", json.loads(kept))
+        self.assertEqual(tools.parse_ghz(kept), tools.parse_ghz(recorded("ghz.json")))
+
+    def test_garbage_is_a_failure(self):
+        for text in ("", "{}", "connection refused"):
+            with self.assertRaises(Failed):
+                tools.parse_ghz(text)
+
+
+class Load(unittest.TestCase):
+    def test_the_first_class_gives_the_percentiles(self):
+        found = tools.parse_load(recorded("bwos_load.json"))
+        self.assertEqual(found["requests"], 3391)
+        self.assertAlmostEqual(found["requests_per_s"], 2267.0)
+        self.assertEqual((found["p99_us"], found["slow_p99_us"]), (6973.44, 10399.744))
+        self.assertEqual(found["late_p99_us"], 5228.544)
+        self.assertEqual(found["errors"], 0)
+
+    def test_errors_and_missing_answers_of_any_class_count(self):
+        data = json.loads(recorded("bwos_load.json"))
+        data["classes"][0]["errors"]["status"] = 2
+        data["classes"][1]["outstanding"] = 3
+        self.assertEqual(tools.parse_load(json.dumps(data))["errors"], 5)
+
+    def test_connections_share_the_rate_evenly(self):
+        classes = (RequestClass("fast", 58, "/plaintext"), RequestClass("slow", 6, "/work?us=200"))
+        cell = replace(Cell("x", "bwos-load", classes=classes), rate=6400)
+        command = tools.load_command(cell, 81, 3, Path("build"), 5, 10)
+        self.assertIn("name=fast,connections=58,path=/plaintext,rate=5800.000", command)
+        self.assertIn("name=slow,connections=6,path=/work?us=200,rate=600.000", command)
+        self.assertEqual(command[command.index("--realtime") + 1], "10")
+        self.assertNotIn("--realtime", tools.load_command(cell, 81, 3, Path("build"), 5, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+import unittest
+
+from lib import report
+from lib.scenarios import Cell, Scenario, Target, all_scenarios
+from lib.servers import Variant
+
+SCENARIO = Scenario(
+    "s",
+    "Is it?",
+    (Variant("ours", "bwos-server"), Variant("floor", "epoll_floor")),
+    (Cell("c64"),),
+    "floor",
+    (Target("server_cpu_us", "ours", "floor", 1.10, ("c64",)), Target("server_cpu_us", "ours", None, 5, ("c64",))),
+)
+
+
+def record(number, variant, cpu, **more):
+    return {"round": number, "cell": "c64", "variant": variant, "server_cpu_us": cpu, "p99_us": 100.0 * cpu} | more
+
+
+class Tables(unittest.TestCase):
+    def test_columns_are_aligned(self):
+        self.assertEqual(report.as_columns([["a", "n"], ["bcd", "10"]]), "a     n\nbcd  10")
+
+    def test_a_cell_shows_medians_and_ratios_of_rounds(self):
+        # The machine is twice as slow in the second round: the ratio does not see it.
+        records = [record(1, "ours", 5.5), record(1, "floor", 5.0), record(2, "ours", 11.0), record(2, "floor", 10.0)]
+        heading, ours, floor = report.cell_table(SCENARIO, records, "c64").splitlines()
+        self.assertIn("CPU / floor", heading)
+        self.assertRegex(ours, r"^ours +2 +8\.25 ±\d+\.\d% .* 1\.100 \[1\.100, 1\.100\] ")
+        self.assertRegex(floor, r"^floor +2 +7\.50 .* 1\.000 \[1\.000, 1\.000\]")
+        self.assertNotIn("req/s", heading, "a metric nobody measured has no column")
+
+    def test_targets_are_met_by_their_median(self):
+        records = [record(n, "ours", 5.4 + 0.2 * (n == 3)) for n in (1, 2, 3)]
+        records += [record(n, "floor", 5.0) for n in (1, 2, 3)]
+        _, ratio, absolute = report.target_table(SCENARIO, records).splitlines()
+        self.assertRegex(ratio, r"1\.080 +\[1\.080, 1\.120\] +1\.100 +3 +met")
+        self.assertTrue(absolute.endswith("MISSED"))
+
+    def test_a_target_without_figures_is_not_measured(self):
+        self.assertEqual(report.target_table(SCENARIO, []).count("not measured"), 2)
+
+    def test_runs_left_out_are_named(self):
+        records = [record(1, "ours", 5.0, errors=7), record(1, "floor", 5.0)]
+        for number in (2, 3):
+            records.append({"round": number, "cell": "c64", "variant": "floor", "failed": "it died"})
+        text = report.text(SCENARIO, records)
+        self.assertIn("left out: c64 ours, round 1: 7 errors", text)
+        self.assertIn("left out: c64 floor, round 2, 3: it died", text)
+
+
+class Scenarios(unittest.TestCase):
+    def test_every_target_names_variants_and_cells_that_exist(self):
+        for scenario in all_scenarios((0, 1)).values():
+            variants = {variant.name for variant in scenario.variants}
+            cells = {cell.name for cell in scenario.cells}
+            self.assertEqual(len(variants), len(scenario.variants))
+            self.assertIn(scenario.baseline, variants | {None})
+            self.assertIn(scenario.calibrate_with, variants | {None})
+            for target in scenario.targets:
+                self.assertIn(target.variant, variants)
+                self.assertIn(target.versus, variants | {None})
+                self.assertLessEqual(set(target.cells), cells)
+
+
+if __name__ == "__main__":
+    unittest.main()

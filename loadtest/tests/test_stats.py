@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+import random
+import unittest
+
+from lib import calibrate, stats
+from lib.measure import Failed
+
+
+def record(number, variant, value, **more):
+    return {"round": number, "cell": "c", "variant": variant, "server_cpu_us": value} | more
+
+
+class Quantiles(unittest.TestCase):
+    def test_between_ranks(self):
+        self.assertEqual(stats.quantile([4, 1, 3, 2], 0.5), 2.5)
+        self.assertEqual(stats.quantile([4, 1, 3, 2], 0), 1)
+        self.assertEqual(stats.quantile([4, 1, 3, 2], 1), 4)
+        self.assertEqual(stats.quantile([7], 0.9), 7)
+
+
+class Bootstrap(unittest.TestCase):
+    def test_of_nothing_is_nothing(self):
+        self.assertIsNone(stats.estimate([]))
+
+    def test_of_equal_values_has_no_width(self):
+        self.assertEqual(stats.estimate([2.0] * 10), stats.Estimate(2.0, 2.0, 2.0, 10))
+
+    def test_is_the_same_each_time(self):
+        values = [random.Random(4).random() for _ in range(15)]
+        self.assertEqual(stats.estimate(values), stats.estimate(values))
+
+    def test_covers_the_true_median_about_95_times_in_100(self):
+        source = random.Random(1)
+        covered = 0
+        for _ in range(200):
+            found = stats.estimate([source.gauss(1, 0.1) for _ in range(15)])
+            covered += found.low <= 1 <= found.high
+        self.assertGreaterEqual(covered, 176)
+        self.assertLess(covered, 200)
+
+    def test_narrows_with_more_rounds(self):
+        source = random.Random(2)
+        few = stats.estimate([source.gauss(1, 0.1) for _ in range(5)])
+        many = stats.estimate([source.gauss(1, 0.1) for _ in range(200)])
+        self.assertLess(many.high - many.low, few.high - few.low)
+
+    def test_width_is_judged_on_both_sides(self):
+        self.assertTrue(stats.Estimate(1.0, 0.94, 1.01, 10).wider_than(0.05))
+        self.assertTrue(stats.Estimate(1.0, 0.99, 1.06, 10).wider_than(0.05))
+        self.assertFalse(stats.Estimate(1.0, 0.96, 1.04, 10).wider_than(0.05))
+
+
+class Ratios(unittest.TestCase):
+    def test_are_taken_within_a_round(self):
+        records = [record(2, "b", 10.0), record(1, "a", 3.0), record(1, "b", 2.0), record(2, "a", 5.0)]
+        self.assertEqual(stats.ratios(records, "c", "a", "b", "server_cpu_us"), [1.5, 0.5])
+
+    def test_skip_rounds_in_which_either_gave_no_figure(self):
+        records = [
+            record(1, "a", 3.0), record(1, "b", 2.0, errors=1),
+            record(2, "a", 3.0),
+            record(3, "a", 3.0), record(3, "b", None, failed="it died"),
+            record(4, "a", 3.0, errors=0), record(4, "b", 4.0, errors=0),
+        ]  # fmt: skip
+        self.assertEqual(stats.ratios(records, "c", "a", "b", "server_cpu_us"), [0.75])
+
+
+class Calibration(unittest.TestCase):
+    def test_finds_the_rates_of_a_linear_machine(self):
+        asked = []
+
+        def busy(rate):
+            asked.append(rate)
+            return min(1.0, rate / 47_000)
+
+        found = calibrate.find_rates(busy, [0.6, 0.8])
+        self.assertAlmostEqual(found[0.6], 28_200, delta=470)
+        self.assertAlmostEqual(found[0.8], 37_600, delta=470)
+        self.assertEqual(len(asked), len(set(asked)), "no rate is measured twice")
+
+    def test_ends_on_a_machine_that_jumps_over_the_share(self):
+        found = calibrate.find_rates(lambda rate: 0.2 if rate < 10_000 else 0.9, [0.6])
+        self.assertAlmostEqual(found[0.6], 10_000, delta=10)
+
+    def test_a_share_out_of_reach_is_a_failure(self):
+        with self.assertRaisesRegex(Failed, "60%"):
+            calibrate.find_rates(lambda rate: 0.5, [0.6])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "units.hpp"
+
+namespace bwos::server {
+namespace {
+
+/// A flag with a value that it cannot have; what() is the line for the user.
+struct bad_value : std::runtime_error {
+  bad_value(const std::string& flag, const std::string& value, const std::string& valid)
+      : std::runtime_error(flag + " " + (value.empty() ? "''" : value) + ": must be " + valid) {}
+};
+
+/// Flags of one group of --help. Each reads its own text, so that every mistake is told in the same
+/// form.
+class group {
+ public:
+  group(CLI::App& app, std::string name) : app_(app), name_(std::move(name)) {}
+
+  template <class Number>
+  void number(const std::string& flag, Number& to, std::uint64_t least, std::uint64_t most,
+              const std::string& meaning, std::string shown = {}) {
+    if (shown.empty()) shown = std::to_string(to);
+    const std::string valid =
+        "a number from " + std::to_string(least) + " to " + std::to_string(most);
+    add(flag, "N", meaning, shown, valid, [&to, least, most](const std::string& text) {
+      const auto value = parse_number(text);
+      return value && *value >= least && *value <= most && (to = static_cast<Number>(*value), true);
+    });
+  }
+
+  void bytes(const std::string& flag, std::size_t& to, std::uint64_t least, std::uint64_t most,
+             const std::string& meaning) {
+    const std::string valid =
+        "a size from " + format_bytes(least) + " to " + format_bytes(most) + " (B, KiB, MiB, GiB)";
+    add(flag, "SIZE", meaning, format_bytes(to), valid,
+        [&to, least, most](const std::string& text) {
+          const auto value = parse_bytes(text);
+          return value && *value >= least && *value <= most && (to = *value, true);
+        });
+  }
+
+  void duration(const std::string& flag, std::chrono::microseconds& to,
+                std::chrono::microseconds least, std::chrono::microseconds most,
+                const std::string& meaning) {
+    const std::string valid = "a time from " + format_duration(least) + " to " +
+                              format_duration(most) + " with its unit (us, ms, s, m)";
+    add(flag, "TIME", meaning, format_duration(to), valid,
+        [&to, least, most](const std::string& text) {
+          const auto value = parse_duration(text);
+          return value && *value >= least && *value <= most && (to = *value, true);
+        });
+  }
+
+  void address(const std::string& flag, std::string& to, const std::string& meaning) {
+    const std::string valid =
+        "ADDRESS:PORT such as 127.0.0.1:8080 or [::]:0, port 0 to 65535, or '' for none";
+    add(flag, "ADDRESS:PORT", meaning, to, valid, [&to](const std::string& text) {
+      return (text.empty() || is_host_port(text)) && (to = text, true);
+    });
+  }
+
+  template <class Value>
+  void choice(const std::string& flag, Value& to, std::vector<std::pair<std::string, Value>> names,
+              const std::string& meaning) {
+    std::string valid;
+    std::string shown;
+    for (const auto& [name, value] : names) {
+      valid += valid.empty() ? name : "|" + name;
+      if (value == to) shown = name;
+    }
+    add(flag, valid, meaning, shown, valid,
+        [&to, names = std::move(names)](const std::string& text) {
+          const auto found = std::find_if(names.begin(), names.end(),
+                                          [&](const auto& one) { return one.first == text; });
+          return found != names.end() && (to = found->second, true);
+        });
+  }
+
+  void toggle(const std::string& flag, bool& to, const std::string& meaning) {
+    app_.add_flag(flag, to, meaning)->disable_flag_override()->group(name_);
+  }
+
+ private:
+  void add(const std::string& flag, const std::string& type, const std::string& meaning,
+           const std::string& shown, const std::string& valid,
+           std::function<bool(const std::string&)> read) {
+    const std::string range = valid == type ? "" : "; " + valid;
+    app_.add_option_function<std::string>(
+            flag,
+            [flag, valid, read = std::move(read)](const std::string& text) {
+              if (!read(text)) throw bad_value(flag, text, valid);
+            },
+            meaning + " [" + shown + range + "]")
+        ->type_name(type)
+        ->take_last()
+        ->group(name_);
+  }
+
+  CLI::App& app_;
+  std::string name_;
+};
+
+void add_flags(CLI::App& app, config& to) {
+  using namespace std::chrono_literals;
+  group listening(app, "Listening");
+  listening.address("--http-listen", to.http_listen, "HTTP/1.1");
+  listening.address("--grpc-listen", to.grpc_listen, "gRPC");
+  listening.number("--backlog", to.backlog, 1, 65535, "Connections that wait to be accepted");
+  listening.number("--connections-max", to.connections_max, 1, 1'000'000,
+                   "HTTP connections at once", "what the descriptors allow, at most 65536");
+
+  group workers(app, "Workers");
+  workers.number("--workers", to.workers, 1, options::workers_max, "Threads");
+  workers.number("--reactor-group", to.reactor_group, 1, options::workers_max,
+                 "Workers that share one epoll set; 1 with io_uring", "8, or all workers if fewer");
+  workers.choice<reactor_kind>(
+      "--reactor", to.reactor,
+      {{"auto", reactor_kind::automatic},
+       {"io_uring", reactor_kind::io_uring},
+       {"epoll", reactor_kind::epoll}},
+      "Where sockets are polled; auto is epoll, whose readiness idle workers can share");
+  workers.choice<steal_kind>("--steal", to.steal,
+                             {{"random", steal_kind::random}, {"none", steal_kind::none}},
+                             "Whose work an idle worker takes");
+  workers.toggle("--pin", to.pin, "Pin each worker to a CPU");
+
+  group limits(app, "HTTP limits");
+  limits.bytes("--header-bytes-max", to.http.header_bytes_max, 64, 1 << 20,
+               "Request line and header; above: 431");
+  limits.bytes("--body-bytes-max", to.http.body_bytes_max, 0, 1 << 30, "Body; above: 413");
+  limits.number("--pipeline-max", to.http.pipeline_max, 1, 65536,
+                "Pipelined requests answered in one turn");
+  limits.number("--work-us-max", to.work_us_max, 0, 60'000'000,
+                "Most that /work?us=N burns, in us; 0: no /work");
+
+  group grpc(app, "gRPC limits");
+  grpc.bytes("--grpc-message-bytes-max", to.grpc.message_bytes_max, 1, 1 << 30, "Request message");
+  grpc.number("--grpc-streams-max", to.grpc.streams_max, 1, 65535,
+              "Calls at once on one connection");
+  grpc.number("--grpc-threads", to.grpc.queue_threads, 1, 64,
+              "Completion queues, each with a polling thread");
+  grpc.number("--grpc-armed", to.grpc.calls_armed, 1, 65536,
+              "Calls in hand at once for each completion queue");
+
+  group timeouts(app, "Timeouts");
+  timeouts.duration("--idle-timeout", to.http.idle_timeout, 1ms, 24h,
+                    "HTTP connection without a request");
+  timeouts.duration("--header-timeout", to.http.header_timeout, 1ms, 24h,
+                    "A request's header, from its first byte");
+  timeouts.duration("--body-timeout", to.http.body_timeout, 1ms, 24h, "A request's body");
+  timeouts.duration("--write-timeout", to.http.write_timeout, 1ms, 24h,
+                    "A peer that does not read its answers");
+  timeouts.duration("--drain-timeout", to.drain_timeout, 0ms, 24h,
+                    "What runs at SIGTERM or SIGINT may take so long");
+
+  group logging(app, "Logging");
+  std::vector<std::pair<std::string, std::string>> levels;
+  for (const char* level : {"trace", "debug", "info", "warn", "error", "off"})
+    levels.emplace_back(level, level);
+  logging.choice<std::string>("--log-level", to.log_level, std::move(levels),
+                              "What goes to stderr");
+}
+
+/// What no single flag can see.
+void check_together(const config& parsed) {
+  if (parsed.reactor == reactor_kind::io_uring && parsed.reactor_group > 1) {
+    throw bad_value("--reactor-group", std::to_string(parsed.reactor_group),
+                    "1 with --reactor io_uring: a ring belongs to one worker");
+  }
+  if (parsed.http_listen.empty() && parsed.grpc_listen.empty()) {
+    throw bad_value("--http-listen", "",
+                    "ADDRESS:PORT if --grpc-listen is '': nothing would listen");
+  }
+}
+
+}  // namespace
+
+options config::pool_options() const {
+  options result;
+  result.workers = workers;
+  result.reactor = reactor;
+  result.steal = steal;
+  result.pin = pin;
+  if (reactor_group > 0) {
+    result.reactor_group = reactor_group;
+  } else {
+    result.reactor_group =
+        reactor == reactor_kind::io_uring ? 1 : std::min(result.reactor_group, workers);
+  }
+  return result;
+}
+
+command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
+                                std::ostream& err) {
+  command_line result;
+  CLI::App app("HTTP/1.1 and gRPC on a work-stealing runtime of BWoS queues", "bwos-server");
+  app.set_help_flag("-h,--help", "Print this and leave")->group("Other");
+  app.set_version_flag("--version", std::string("bwos-server ") + version(),
+                       "Print the version and leave")
+      ->group("Other");
+  add_flags(app, result.settings);
+  try {
+    app.parse(argc, argv);
+    check_together(result.settings);
+    result.settings.grpc.address = result.settings.grpc_listen;
+  } catch (const CLI::Success& asked) {
+    app.exit(asked, out, err);
+    result.exit_code = 0;
+  } catch (const CLI::ArgumentMismatch& error) {  // a value too few, or too many for a switch
+    std::string what = error.what();
+    if (!what.starts_with("-")) what.insert(0, "--");
+    const CLI::Option* const flag =
+        app.get_option_no_throw(what.substr(0, what.find_first_of(": ")));
+    err << "bwos-server: " << what << "; " << (flag ? flag->get_description() : "") << "\n";
+    result.exit_code = 2;
+  } catch (const CLI::ParseError& error) {
+    err << "bwos-server: " << error.what() << " (see --help)\n";
+    result.exit_code = 2;
+  } catch (const bad_value& error) {
+    err << "bwos-server: " << error.what() << "\n";
+    result.exit_code = 2;
+  }
+  return result;
+}
+
+const char* version() noexcept {
+#ifdef BWOS_COMMIT
+  return BWOS_VERSION "+" BWOS_COMMIT;
+#else
+  return BWOS_VERSION;
+#endif
+}
+
+}  // namespace bwos::server

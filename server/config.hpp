@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include <bwos/options.hpp>
+
+#include "grpc/cpp_server.hpp"
+#include "limits.hpp"
+
+namespace bwos::server {
+
+/// Everything that the command line can say. --help has the meaning and range of each.
+struct config {
+  std::string http_listen = "127.0.0.1:8080";   ///< Empty: no HTTP.
+  std::string grpc_listen = "127.0.0.1:50051";  ///< Empty: no gRPC.
+  int backlog = 4096;
+  std::size_t connections_max = 0;  ///< 0: what RLIMIT_NOFILE allows.
+
+  unsigned workers = default_workers();
+  unsigned reactor_group = 0;  ///< 0: not given; see pool_options().
+  reactor_kind reactor = reactor_kind::automatic;
+  steal_kind steal = steal_kind::random;
+  bool pin = false;
+
+  http_limits http;
+  std::uint64_t work_us_max = 10'000;
+  grpc_options grpc;  ///< Its address is grpc_listen.
+
+  std::chrono::microseconds drain_timeout = std::chrono::seconds(30);
+  std::string log_level = "info";
+
+  [[nodiscard]] options pool_options() const;
+};
+
+struct command_line {
+  config settings;
+  std::optional<int> exit_code;  ///< Set: say no more and leave with it.
+};
+
+/// What was asked for (--help, --version) goes to `out`; a mistake to `err`, one line with the
+/// flag, its value and what is valid, and exit code 2.
+command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
+                                std::ostream& err);
+
+/// "0.1.0" or "0.1.0+<commit>".
+[[nodiscard]] const char* version() noexcept;
+
+}  // namespace bwos::server

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "grpc/cpp_server.hpp"
+
+#include <google/protobuf/stubs/logging.h>
+#include <grpc/grpc.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <health.pb.h>
+#include <helloworld.grpc.pb.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bwos/options.hpp>
+#include <bwos/pool.hpp>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "grpc/address.hpp"
+#include "grpc/call.hpp"
+#include "handlers/hello.hpp"
+
+namespace bwos::server {
+namespace {
+
+using std::chrono::steady_clock;
+using std::chrono::system_clock;
+
+/// How long the stop waits for streams that no call of ours is on (a health watch, an open
+/// reflection stream) and for peers to take their GOAWAY, once our own calls have ended. A guess: a
+/// round trip anywhere.
+constexpr std::chrono::milliseconds other_streams_grace{250};
+
+void in_range(const char* name, std::size_t value, std::size_t low, std::size_t high) {
+  if (value >= low && value <= high) return;
+  throw std::invalid_argument(std::string(name) + " = " + std::to_string(value) +
+                              " is out of range: " + std::to_string(low) + " to " +
+                              std::to_string(high));
+}
+
+/// Switches of the process, read when a server is built; to throw them twice does no harm.
+void set_process_switches() {
+  // gRPC's own health service brings no descriptor; reflection finds ours, once it is linked in.
+  (void)grpc::health::v1::HealthCheckRequest::descriptor();
+  // protobuf writes a line for each request that is not UTF-8. Its sender gets an answer instead.
+  google::protobuf::SetLogHandler(nullptr);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+}
+
+/// Written by all workers; one call touches two of them, beside some 10 us of gRPC.
+struct counters {
+  std::atomic<std::uint64_t> started{0};
+  std::atomic<std::uint64_t> ok{0};
+  std::atomic<std::uint64_t> failed{0};
+  std::atomic<std::uint64_t> cancelled{0};
+  std::atomic<std::uint64_t> unserved{0};
+
+  // [calls.count] relaxed: a sum for people to read; nothing is concluded from it.
+  static void add(std::atomic<std::uint64_t>& counter) noexcept {
+    counter.fetch_add(1, std::memory_order_relaxed);
+  }
+  // [calls.read] relaxed: as above.
+  static std::uint64_t read(const std::atomic<std::uint64_t>& counter) noexcept {
+    return counter.load(std::memory_order_relaxed);
+  }
+};
+
+/// Counts coroutines that have not ended. A mutex, because the waiter may free it as soon as the
+/// last one is out.
+class live_count {
+ public:
+  void enter() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+  }
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    if (--count_ == 0) none_left_.notify_all();
+  }
+  void wait_for_none() {
+    std::unique_lock lock(mutex_);
+    none_left_.wait(lock, [this] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable none_left_;
+  std::size_t count_ = 0;
+};
+
+template <class Request, class Reply>
+using unary_handler = void (*)(const Request&, Reply&);
+
+template <class Request, class Reply>
+grpc::Status run(unary_handler<Request, Reply> handler, const Request& request,
+                 Reply& reply) noexcept {
+  try {
+    handler(request, reply);
+    return grpc::Status::OK;
+  } catch (...) {
+    return {grpc::StatusCode::INTERNAL, "the handler failed"};
+  }
+}
+
+grpc::Status no_worker_in_time() {
+  return {grpc::StatusCode::DEADLINE_EXCEEDED, "no worker was free before the deadline"};
+}
+
+/// Serves one call after the other until the server stops. The messages are made anew for each, so
+/// that an armed call does not keep the largest request it has ever seen.
+template <class Service, class Request, class Reply>
+call_loop serve(pool& workers, counters& count, live_count& live, Service& service,
+                arm_function<Service, Request, Reply> arm, unary_handler<Request, Reply> handler,
+                grpc::ServerCompletionQueue& queue) {
+  call_steps steps(workers);
+  live.enter();
+  for (;;) {
+    unary_call<Request, Reply> call(steps);
+    if (!co_await call.accept(service, arm, queue)) break;
+    counters::add(count.started);
+    if (call.abandoned() || call.past_deadline()) {
+      if (!call.abandoned()) co_await call.finish(no_worker_in_time());
+      counters::add(count.unserved);
+      counters::add(count.cancelled);
+      continue;
+    }
+    const grpc::Status status = run(handler, call.request, call.reply);
+    const bool taken = co_await call.finish(status);
+    counters::add(!taken ? count.cancelled : status.ok() ? count.ok : count.failed);
+  }
+  live.leave();
+}
+
+/// Ends when the queue is shut down and empty.
+void poll(grpc::ServerCompletionQueue& queue) {
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue.Next(&tag, &ok)) call_steps::deliver(tag, ok);
+}
+
+}  // namespace
+
+unsigned grpc_options::default_queue_threads() noexcept {
+  return std::clamp(default_workers() / 2, 1U, 4U);
+}
+
+void grpc_options::validate() const {
+  (void)parse_host_port(address);
+  in_range("message_bytes_max", message_bytes_max, 1, std::size_t{1} << 30);
+  in_range("streams_max", streams_max, 1, 65535);
+  in_range("queue_threads", queue_threads, 1, 64);
+  in_range("calls_armed", calls_armed, 1, 65536);
+}
+
+struct grpc_server::core {
+  core(pool& pool, const grpc_options& settings)
+      : workers(pool), bound(parse_host_port(settings.address)) {}
+
+  void start(const grpc_options& settings);
+  void arm_and_poll(unsigned calls);
+
+  pool& workers;
+  host_port bound;
+  counters count;
+  live_count live;
+  helloworld::Greeter::AsyncService greeter;  // Outlives the server that it is registered with.
+  std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
+  std::unique_ptr<grpc::Server> server;
+  std::vector<std::thread> pollers;
+};
+
+void grpc_server::core::start(const grpc_options& settings) {
+  probe_listen(bound);
+  set_process_switches();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  // Otherwise two servers would share the port, and each get some of the connections, with no error
+  // anywhere.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             static_cast<int>(settings.streams_max));
+  builder.SetMaxReceiveMessageSize(static_cast<int>(settings.message_bytes_max));
+  // gRPC's reflection is a synchronous service: one thread is all it needs.
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
+  builder.AddListeningPort(bound.text(), grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&greeter);
+  for (unsigned i = 0; i < settings.queue_threads; ++i) {
+    queues.push_back(builder.AddCompletionQueue());
+  }
+  server = builder.BuildAndStart();
+  if (!server || port == 0) {
+    throw std::system_error(
+        std::make_error_code(std::errc::address_in_use),
+        "gRPC cannot listen on " + bound.text() + ", which was free a moment ago");
+  }
+  bound.port = static_cast<std::uint16_t>(port);
+  server->GetHealthCheckService()->SetServingStatus(helloworld::Greeter::service_full_name(), true);
+}
+
+void grpc_server::core::arm_and_poll(unsigned calls) {
+  for (const auto& queue : queues) {
+    for (unsigned i = 0; i < calls; ++i) {
+      serve(workers, count, live, greeter, &helloworld::Greeter::AsyncService::RequestSayHello,
+            &hello, *queue);
+    }
+    pollers.emplace_back([&polled = *queue] { poll(polled); });
+  }
+}
+
+grpc_server::grpc_server(pool& workers, const grpc_options& settings) {
+  settings.validate();
+  core_ = std::make_unique<core>(workers, settings);
+  core_->start(settings);
+  core_->arm_and_poll(settings.calls_armed);
+}
+
+grpc_server::~grpc_server() {
+  shutdown(steady_clock::now());
+}
+
+std::string grpc_server::address() const {
+  return core_->bound.text();
+}
+
+void grpc_server::begin_drain() noexcept {
+  core_->server->GetHealthCheckService()->Shutdown();
+}
+
+void grpc_server::shutdown(steady_clock::time_point deadline) {
+  if (core_->pollers.empty()) return;
+  begin_drain();
+  // 1. No new calls; those in flight go on. gRPC cancels them itself at the deadline, and blocks
+  // meanwhile.
+  auto closing = std::async(std::launch::async, [this, left = deadline - steady_clock::now()] {
+    core_->server->Shutdown(system_clock::now() +
+                            std::chrono::duration_cast<system_clock::duration>(left));
+  });
+  // 2. Every coroutine ends: the armed ones are refused, the others were answered or cancelled.
+  core_->live.wait_for_none();
+  // 3. What is left is no call of ours. It must not hold the stop until the deadline.
+  if (closing.wait_for(other_streams_grace) != std::future_status::ready) {
+    grpc_server_cancel_all_calls(core_->server->c_server());
+  }
+  closing.get();
+  // 4. Nobody starts an operation any more: the queues may close, and the pollers leave once they
+  // are empty.
+  for (const auto& queue : core_->queues) queue->Shutdown();
+  for (std::thread& poller : core_->pollers) poller.join();
+  core_->pollers.clear();
+}
+
+grpc_statistics grpc_server::statistics() const noexcept {
+  const counters& count = core_->count;
+  return {counters::read(count.started), counters::read(count.ok), counters::read(count.failed),
+          counters::read(count.cancelled), counters::read(count.unserved)};
+}
+
+}  // namespace bwos::server

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "handlers/hello.hpp"
+
+#include <helloworld.pb.h>
+
+#include <string_view>
+
+namespace bwos::server {
+
+void hello(const helloworld::HelloRequest& request, helloworld::HelloReply& reply) {
+  constexpr std::string_view greeting = "Hello ";
+  std::string& message = *reply.mutable_message();
+  message.reserve(greeting.size() + request.name().size());
+  message.append(greeting).append(request.name());
+}
+
+}  // namespace bwos::server

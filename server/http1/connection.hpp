@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bwos/pool.hpp>
+#include <bwos/stream.hpp>
+#include <bwos/task.hpp>
+
+#include "limits.hpp"
+#include "metrics/registry.hpp"
+#include "routes.hpp"
+
+namespace bwos::server::http1 {
+
+/// What every connection of a server shares. Outlives them all.
+struct context {
+  pool& workers;
+  const service& handlers;
+  metrics::registry& metrics;
+  const http_limits& limits;
+};
+
+/// Serves one connection until it ends, and closes it. Runs on the workers of the pool, on one at a
+/// time.
+task<void> serve(stream peer, const context& shared);
+
+}  // namespace bwos::server::http1

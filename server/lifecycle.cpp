@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lifecycle.hpp"
+
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <system_error>
+#include <thread>
+
+#include "metrics/text.hpp"
+
+namespace bwos::server {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+constexpr std::size_t connections_default_max = 65536;
+
+std::size_t descriptor_limit() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  return limit.rlim_cur;
+}
+
+std::size_t connections_max(const config& settings) noexcept {
+  if (settings.connections_max > 0) return settings.connections_max;
+  const std::size_t limit = descriptor_limit();
+  const std::size_t free =
+      limit > 2 * descriptors_reserved ? limit - descriptors_reserved : limit / 2;
+  return std::min(free, connections_default_max);
+}
+
+[[noreturn]] void refuse_address(const char* flag, const std::string& address,
+                                 const std::exception& why) {
+  const auto* system = dynamic_cast<const std::system_error*>(&why);
+  throw start_error(std::string(flag) + " " + address + ": " +
+                    (system ? system->code().message() : why.what()) +
+                    "; must be a free ADDRESS:PORT of this machine, port 0 to 65535");
+}
+
+}  // namespace
+
+std::size_t raise_descriptor_limit() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  return descriptor_limit();
+}
+
+termination_signals::termination_signals() {
+  ::sigemptyset(&set_);
+  ::sigaddset(&set_, SIGTERM);
+  ::sigaddset(&set_, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+}
+
+int termination_signals::wait() const noexcept {
+  int number = 0;
+  ::sigwait(&set_, &number);
+  return number;
+}
+
+std::optional<int> termination_signals::wait_for(
+    std::chrono::milliseconds patience) const noexcept {
+  const auto ns = std::chrono::nanoseconds(patience % std::chrono::seconds(1)).count();
+  const timespec limit{.tv_sec = patience.count() / 1000, .tv_nsec = ns};
+  const int number = ::sigtimedwait(&set_, nullptr, &limit);
+  return number > 0 ? std::optional(number) : std::nullopt;
+}
+
+server::server(const config& settings)
+    : settings_(settings),
+      http_context_{
+          .workers = pool_, .handlers = service_, .metrics = metrics_, .limits = settings_.http},
+      pool_(settings_.pool_options()) {
+  service_.work_us_max = settings_.work_us_max;
+  service_.write_metrics = [this](std::string& to) { write_metrics(to); };
+  if (!settings_.http_listen.empty()) bind_http();
+  if (!settings_.grpc_listen.empty()) start_grpc();
+  if (http_) start_http(*http_);
+  log_start();
+}
+
+void server::bind_http() {
+  try {
+    http_.emplace(pool_, settings_.http_listen, settings_.backlog);
+  } catch (const std::exception& error) {
+    refuse_address("--http-listen", settings_.http_listen, error);
+  }
+}
+
+void server::start_grpc() {
+  try {
+    grpc_.emplace(pool_, settings_.grpc);
+  } catch (const std::exception& error) {
+    refuse_address("--grpc-listen", settings_.grpc_listen, error);
+  }
+}
+
+void server::start_http(listener& http) {
+  http.start([this](stream peer) { return http1::serve(std::move(peer), http_context_); },
+             connections_max(settings_));
+}
+
+void server::log_start() const {
+  const pool_statistics pool = pool_.statistics();
+  spdlog::log(pool.reactor_refused ? spdlog::level::warn : spdlog::level::info, "reactor {}: {}",
+              metrics::name_of(pool.reactor), pool.reactor_note);
+  spdlog::info("bwos-server {}: {} workers, {} descriptors, {} HTTP connections at most", version(),
+               pool_.workers(), descriptor_limit(), connections_max(settings_));
+}
+
+std::string server::addresses() const {
+  std::string line = "listening";
+  if (http_) line += " http=" + http_->address();
+  if (grpc_) line += " grpc=" + grpc_->address();
+  return line;
+}
+
+void server::write_metrics(std::string& to) const {
+  metrics::snapshot now;
+  now.http = metrics_.total();
+  if (http_) {
+    now.http_listens = true;
+    now.connections = http_->connections();
+    now.accepted = http_->accepted();
+    now.refused = http_->refused();
+  }
+  if (grpc_) now.grpc = grpc_->statistics();
+  now.pool = pool_.statistics();
+  now.version = version();
+  metrics::write_text(to, now);
+}
+
+bool server::http_has_ended() const noexcept {
+  return !http_ || (http_->closed() && http_->connections() == 0);
+}
+
+void server::drain(const termination_signals& signals) {
+  const auto deadline = clock::now() + settings_.drain_timeout;
+  spdlog::info("draining, for at most {} ms", settings_.drain_timeout.count() / 1000);
+  service_.draining.store(true, std::memory_order_relaxed);  // see service::draining
+  if (grpc_) grpc_->begin_drain();
+  if (http_) http_->close();
+
+  std::atomic<bool> grpc_has_ended{false};
+  std::thread grpc_end([&] {
+    if (grpc_) grpc_->shutdown(deadline);
+    grpc_has_ended.store(true);
+  });
+  // Ends: at the deadline gRPC cuts its calls off, and HTTP is waited for no longer.
+  while (!grpc_has_ended.load() || !(http_has_ended() || clock::now() >= deadline)) {
+    // Again and again, for connections that have become idle, or were accepted, since.
+    if (http_) http_->interrupt_connections();
+    if (const auto again = signals.wait_for(drain_step)) ::_exit(128 + *again);
+  }
+  grpc_end.join();
+  if (http_ && !http_has_ended()) {
+    spdlog::warn("{} HTTP connections cut off at the end of --drain-timeout", http_->connections());
+  }
+  pool_.stop();
+  pool_.join();
+}
+
+}  // namespace bwos::server

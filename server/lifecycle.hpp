@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include <bwos/pool.hpp>
+#include <bwos/stream.hpp>
+
+#include "config.hpp"
+#include "grpc/cpp_server.hpp"
+#include "http1/connection.hpp"
+#include "metrics/registry.hpp"
+#include "routes.hpp"
+
+namespace bwos::server {
+
+/// SIGTERM and SIGINT, taken one by one by whoever asks. Blocks both in the thread that makes it
+/// and in those that it starts afterwards: make it before any other thread.
+class termination_signals {
+ public:
+  termination_signals();
+  int wait() const noexcept;
+  /// Whether one came within `patience`: its number.
+  std::optional<int> wait_for(std::chrono::milliseconds patience) const noexcept;
+
+ private:
+  sigset_t set_;
+};
+
+/// The server cannot start as it was asked to; what() is the line for the user.
+struct start_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Everything that runs, in the order in which it is started.
+///   start:  pool, sockets bound, gRPC serving, HTTP accepting. Nothing is accepted before all of
+///   it is there. drain:  1. /readyz says 503, the health service NOT_SERVING
+///           2. listeners accept what their backlog holds, and close
+///           3. idle connections are closed; the others end with their present requests, gRPC calls
+///           finish
+///           4. at the end of the drain timeout what is left is cut off
+class server {
+ public:
+  /// Listens. Throws start_error.
+  explicit server(const config& settings);
+  server(const server&) = delete;
+  server& operator=(const server&) = delete;
+
+  /// "listening http=127.0.0.1:8080 grpc=127.0.0.1:50051", without what does not listen.
+  [[nodiscard]] std::string addresses() const;
+
+  /// Steps 1 to 4. A signal that comes meanwhile ends the process at once.
+  void drain(const termination_signals& signals);
+
+ private:
+  void bind_http();
+  void start_grpc();
+  void start_http(listener& http);
+  void log_start() const;
+  void write_metrics(std::string& to) const;
+  [[nodiscard]] bool http_has_ended() const noexcept;
+
+  const config settings_;
+  service service_;
+  metrics::registry metrics_;
+  http1::context http_context_;  // connections refer to it until the pool has ended
+  pool pool_;
+  std::optional<listener> http_;
+  std::optional<grpc_server> grpc_;
+};
+
+/// Lets the process open as many descriptors as the system allows it. Returns how many.
+std::size_t raise_descriptor_limit() noexcept;
+
+}  // namespace bwos::server

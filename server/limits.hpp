@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace bwos::server {
+
+using std::chrono::microseconds;
+
+/// What one HTTP connection may take of the server. The flags of the same names set these;
+/// config.cpp has the ranges.
+struct http_limits {
+  /// Request line and header fields; trailers and chunk extensions are counted against it anew.
+  /// Above: 431.
+  std::size_t header_bytes_max = 16 * 1024;
+  /// Above: 413, before anything of the excess is kept.
+  std::size_t body_bytes_max = 1024 * 1024;
+  /// Requests answered before the answers are sent and other connections get their turn.
+  unsigned pipeline_max = 256;
+  microseconds idle_timeout =
+      std::chrono::seconds(60);  ///< Without a request begun: closed silently.
+  microseconds header_timeout = std::chrono::seconds(10);  ///< From a request's first byte: 408.
+  microseconds body_timeout = std::chrono::seconds(30);    ///< From the end of its header: 408.
+  microseconds write_timeout = std::chrono::seconds(30);   ///< For one batch of answers: closed.
+};
+
+/// A connection that pipelines gives way after this much time. Chosen with the pool's own slice of
+/// 50 us in mind: the longest that one connection keeps a worker from the others, unless a single
+/// request takes longer.
+inline constexpr microseconds pipeline_slice{100};
+
+/// Answers beyond this are sent before the next pipelined request is read (guessed: a socket
+/// buffer's magnitude).
+inline constexpr std::size_t output_bytes_max = 64 * 1024;
+
+/// A peer that keeps a worker's receive buffer full gives way after so much (guessed: about 100 us
+/// of copying).
+inline constexpr std::size_t input_bytes_max = 128 * 1024;
+inline constexpr std::size_t input_bytes_bulk =
+    8 * 1024;  ///< A receive of less shows that the peer does not.
+
+/// A worker's output buffer that one large answer made larger than this is freed after the batch.
+inline constexpr std::size_t output_bytes_kept = 256 * 1024;
+
+/// After an error answer the peer's remaining bytes are read and dropped, as closing a socket with
+/// unread bytes would reset it and could take the answer from the peer. Bounds of that.
+inline constexpr microseconds linger_time = std::chrono::seconds(2);
+inline constexpr std::size_t linger_bytes_max = 8 * 1024 * 1024;
+
+/// A drain lets an idle connection live for so long, as a request may be on its way or in the
+/// socket already.
+inline constexpr std::chrono::milliseconds drain_grace{50};
+
+/// How often a drain looks whether the last connections have gone, and wakes the idle ones again.
+inline constexpr std::chrono::milliseconds drain_step{20};
+
+/// Descriptors kept back from the default of --connections-max: the library's own, listeners, logs,
+/// gRPC's sockets.
+inline constexpr std::size_t descriptors_reserved = 256;
+
+}  // namespace bwos::server

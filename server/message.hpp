@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What handlers see of a request and say in a response, whatever the transport. All text is a view:
+// into the receive buffer or the connection's own for a request; into the request, a literal or the
+// caller's text for a response.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace bwos::server {
+
+enum class method : std::uint8_t { get, head, post, other };
+
+struct request {
+  method verb = method::other;
+  std::string_view path{};
+  std::string_view query{};
+  std::string_view content_type{};
+  std::string_view body{};
+};
+
+enum class status : std::uint8_t {
+  ok,
+  bad_request,
+  not_found,
+  method_not_allowed,
+  request_timeout,
+  payload_too_large,
+  header_fields_too_large,
+  internal_error,
+  service_unavailable,
+};
+inline constexpr std::size_t status_count = 9;
+
+struct status_text {
+  std::uint16_t code;
+  std::string_view reason;
+  std::string_view body;  ///< What an error says to a human.
+};
+
+inline constexpr std::array<status_text, status_count> status_texts{{
+    {200, "OK", ""},
+    {400, "Bad Request", "bad request\n"},
+    {404, "Not Found", "not found\n"},
+    {405, "Method Not Allowed", "method not allowed\n"},
+    {408, "Request Timeout", "request timeout\n"},
+    {413, "Payload Too Large", "payload too large\n"},
+    {431, "Request Header Fields Too Large", "request header fields too large\n"},
+    {500, "Internal Server Error", "internal server error\n"},
+    {503, "Service Unavailable", "service unavailable\n"},
+}};
+
+constexpr const status_text& text_of(status code) noexcept {
+  return status_texts[static_cast<std::size_t>(code)];
+}
+
+inline constexpr std::string_view plain_text = "text/plain; charset=utf-8";
+
+struct response {
+  status code = status::ok;
+  std::string_view content_type = plain_text;
+  std::string_view body{};
+  std::string_view allow{};  ///< The methods that a method_not_allowed names.
+};
+
+constexpr response error_response(status code) noexcept {
+  return {.code = code, .content_type = plain_text, .body = text_of(code).body};
+}
+
+}  // namespace bwos::server

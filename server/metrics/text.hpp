@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <bwos/statistics.hpp>
+
+#include "grpc/cpp_server.hpp"
+#include "metrics/registry.hpp"
+
+namespace bwos::server::metrics {
+
+/// Everything that /metrics shows.
+struct snapshot {
+  totals http;
+  bool http_listens = false;
+  std::uint64_t connections = 0;
+  std::uint64_t accepted = 0;
+  std::uint64_t refused = 0;
+  std::optional<grpc_statistics> grpc;
+  pool_statistics pool;
+  std::string_view version;
+};
+
+/// Appends `what` in Prometheus' text format 0.0.4.
+void write_text(std::string& to, const snapshot& what);
+
+[[nodiscard]] std::string_view name_of(reactor_kind kind) noexcept;
+
+}  // namespace bwos::server::metrics

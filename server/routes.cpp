@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "routes.hpp"
+
+#include "handlers/echo.hpp"
+#include "handlers/health.hpp"
+#include "handlers/help.hpp"
+#include "handlers/plaintext.hpp"
+#include "handlers/work.hpp"
+
+namespace bwos::server {
+namespace {
+
+response answer_metrics(const service& server, std::string& scratch) {
+  scratch.clear();
+  server.write_metrics(scratch);
+  return {.code = status::ok,
+          .content_type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = scratch};
+}
+
+bool allowed(const route_entry& entry, method verb) noexcept {
+  return entry.get ? verb == method::get || verb == method::head : verb == method::post;
+}
+
+}  // namespace
+
+response respond(route where, const request& what, const service& server, std::string& scratch) {
+  if (where == route::other || (where == route::work && server.work_us_max == 0)) {
+    return error_response(status::not_found);
+  }
+  const route_entry& entry = routes[static_cast<std::size_t>(where)];
+  if (!allowed(entry, what.verb)) {
+    response refusal = error_response(status::method_not_allowed);
+    refusal.allow = entry.get ? "GET, HEAD" : "POST";
+    return refusal;
+  }
+  switch (where) {
+    case route::plaintext:
+      return handlers::plaintext();
+    case route::echo:
+      return handlers::echo(what);
+    case route::help:
+      return handlers::help();
+    case route::work:
+      return handlers::work(what.query, server.work_us_max, scratch);
+    case route::healthz:
+      return handlers::healthz();
+    case route::readyz:
+      return handlers::readyz(server.is_draining());
+    case route::metrics:
+      return answer_metrics(server, scratch);
+    case route::other:
+      break;
+  }
+  return error_response(status::not_found);
+}
+
+}  // namespace bwos::server

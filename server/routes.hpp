@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "message.hpp"
+
+namespace bwos::server {
+
+/// What handlers see of the server. One for all transports, alive as long as any of them.
+struct service {
+  /// Set once, by the thread that got the signal. Relaxed everywhere: it orders nothing, and
+  /// whoever misses it now sees it at its next request or wake-up.
+  std::atomic<bool> draining{false};
+  std::uint64_t work_us_max = 10'000;  ///< 0: there is no /work.
+  std::function<void(std::string& to)>
+      write_metrics;  ///< Called for /metrics, on any worker, several at once.
+
+  [[nodiscard]] bool is_draining() const noexcept {
+    return draining.load(std::memory_order_relaxed);
+  }
+};
+
+enum class route : std::uint8_t { plaintext, echo, help, work, healthz, readyz, metrics, other };
+
+struct route_entry {
+  std::string_view path;
+  bool get;  ///< GET and HEAD, else POST.
+};
+
+/// In the order of `route`; `other` stands for every path that is none of these. To add a route: a
+/// name above, a line here, a case in respond().
+inline constexpr std::array<route_entry, 8> routes{{
+    {"/plaintext", true},
+    {"/echo", false},
+    {"/", true},
+    {"/work", true},
+    {"/healthz", true},
+    {"/readyz", true},
+    {"/metrics", true},
+    {"other", true},
+}};
+
+constexpr route find_route(std::string_view path) noexcept {
+  std::size_t i = 0;
+  while (i < routes.size() - 1 && routes[i].path != path) ++i;
+  return static_cast<route>(i);
+}
+
+/// The response to a request for `where`, its route. Text that a handler has to make goes into
+/// `scratch`, which the response then refers to.
+response respond(route where, const request& what, const service& server, std::string& scratch);
+
+}  // namespace bwos::server

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server as a program, and an HTTP client that sees every byte."""
+
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+import unittest
+
+SERVER = os.environ["BWOS_SERVER"]
+REACTOR = os.environ.get("BWOS_REACTOR", "auto")
+PATIENCE = 60  # seconds until a test gives up; nothing is expected to take as long
+
+
+class Server:
+    """A running bwos-server. Its gRPC side is off unless asked for: most tests are about HTTP."""
+
+    def __init__(self, *flags, grpc=False, reactor=REACTOR):
+        grpc_flags = ["--grpc-listen", "127.0.0.1:0" if grpc else ""]
+        self.process = subprocess.Popen(
+            [SERVER, "--http-listen", "127.0.0.1:0", "--workers", "2", "--reactor", reactor, *grpc_flags, *flags],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.log = []
+        self._reader = threading.Thread(target=self._read_log)
+        self._reader.start()
+        self.line = self.process.stdout.readline()
+        match = re.fullmatch(r"listening http=(127\.0\.0\.1):(\d+)(?: grpc=(127\.0\.0\.1:\d+))?\n", self.line)
+        if not match:
+            self.kill()
+            raise AssertionError(f"not ready: {self.line!r} {''.join(self.log)}")
+        self.address = (match[1], int(match[2]))
+        self.grpc_address = match[3]
+        used = self._reactor_used()
+        if reactor == "io_uring" and used != "io_uring":
+            self.kill()
+            raise unittest.SkipTest(f"io_uring: the server uses {used}: {''.join(self.log)}")
+
+    def _read_log(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+
+    def _reactor_used(self):
+        """From the log, which was written before the line that says it is ready, but may not have been read yet."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            for line in list(self.log):
+                if match := re.search(r"reactor (\w+):", line):
+                    return match[1]
+            time.sleep(0.001)
+        raise AssertionError("the log does not say which reactor is used")
+
+    def connect(self, small_buffers=False):
+        s = socket.socket()
+        if small_buffers:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.settimeout(PATIENCE)
+        s.connect(self.address)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return s
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self):
+        code = self.process.wait(PATIENCE)
+        self._reader.join()
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return code
+
+    def stop(self):
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self):
+        self.process.kill()
+        self.wait()
+
+    def metrics(self):
+        """Series to value."""
+        with self.connect() as s:
+            s.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            text = read_response(s).body.decode()
+        return dict((series, float(value)) for series, value in
+                    (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")))
+
+    def until_metric(self, series, wanted):
+        """Waits until a metric has a value."""
+        end = time.monotonic() + PATIENCE
+        value = None
+        while time.monotonic() < end:
+            try:
+                value = self.metrics()[series]
+            except (EOFError, ConnectionError):
+                pass  # above --connections-max for the moment
+            if value == wanted:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{series} is {value}, not {wanted}")
+
+
+class ServerTest(unittest.TestCase):
+    """Tests that share a server with the class's FLAGS, which must end with 0 after all of them."""
+
+    FLAGS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*cls.FLAGS)
+
+    @classmethod
+    def tearDownClass(cls):
+        code = cls.server.stop()
+        if code != 0 or any("cut off" in line for line in cls.server.log):
+            raise AssertionError(f"exit code {code}: {''.join(cls.server.log)}")
+
+
+class Response:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def closes(self):
+        return self.headers.get("connection") == "close"
+
+    def key(self):
+        """Everything but the date."""
+        return self.status, {k: v for k, v in self.headers.items() if k != "date"}, self.body
+
+    def __repr__(self):
+        return f"{self.status} {self.headers} {self.body[:100]!r}"
+
+
+class Reader:
+    """Responses out of a socket, one after the other."""
+
+    def __init__(self, s):
+        self.socket, self.buffer = s, b""
+
+    def _fill(self):
+        piece = self.socket.recv(1 << 20)
+        if not piece:
+            raise EOFError(f"closed in {self.buffer[:200]!r}")
+        self.buffer += piece
+
+    def next(self, head=False):
+        while b"\r\n\r\n" not in self.buffer:
+            self._fill()
+        top, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
+        lines = top.decode("ascii").split("\r\n")
+        match = re.fullmatch(r"HTTP/1\.1 (\d{3}) [A-Z][A-Za-z ]+", lines[0])
+        if not match:
+            raise AssertionError(f"bad status line {lines[0]!r}")
+        headers = {}
+        for line in lines[1:]:
+            name, value = line.split(": ", 1)
+            if name.lower() in headers:
+                raise AssertionError(f"twice: {line}")
+            headers[name.lower()] = value
+        status = int(match[1])
+        if status == 100:
+            return Response(status, headers, b"")
+        size = int(headers["content-length"])
+        if head:
+            return Response(status, headers, b"")
+        while len(self.buffer) < size:
+            self._fill()
+        body, self.buffer = self.buffer[:size], self.buffer[size:]
+        return Response(status, headers, body)
+
+    def at_end(self):
+        """The peer has closed, and nothing is left."""
+        return not self.buffer and self.socket.recv(1) == b""
+
+
+def read_response(s, head=False):
+    return Reader(s).next(head)
+
+
+def reset(s):
+    """Closes with a reset instead of a FIN."""
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.close()
+
+
+def is_silent(s, seconds):
+    return not select.select([s], [], [], seconds)[0]

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start, readiness, drain, signals, and what the command line refuses."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+from harness import PATIENCE, REACTOR, SERVER, Reader, Server, is_silent, read_response
+
+READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def refused(address):
+    """Whether nobody listens any more."""
+    try:
+        socket.create_connection(address, PATIENCE).close()
+        return False
+    except ConnectionRefusedError:
+        return True
+
+
+def until(condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("it never came to that")
+        time.sleep(0.01)
+
+
+class Lifecycle(unittest.TestCase):
+    def serve(self, *flags, **options):
+        server = Server(*flags, **options)
+        self.addCleanup(lambda: server.process.poll() is None and server.kill())
+        return server
+
+    def test_one_line_when_ready_and_the_log_on_stderr(self):
+        server = self.serve(grpc=True)
+        self.assertRegex(server.line, r"^listening http=127\.0\.0\.1:\d+ grpc=127\.0\.0\.1:\d+\n$")
+        with server.connect() as s:
+            s.sendall(READYZ)
+            self.assertEqual(read_response(s).status, 200)
+        self.assertEqual(server.stop(), 0, "".join(server.log))
+        self.assertEqual([bool(re.search("reactor", line)) for line in server.log].count(True), 1, server.log)
+
+    def test_ipv6_and_http_alone(self):
+        process = subprocess.Popen([SERVER, "--http-listen", "[::]:0", "--grpc-listen", "", "--reactor", REACTOR],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            match = re.fullmatch(r"listening http=\[::\]:(\d+)\n", process.stdout.readline())
+            with socket.create_connection(("::1", int(match[1])), PATIENCE) as s:
+                s.sendall(READYZ)
+                self.assertEqual(read_response(s).status, 200)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=PATIENCE)
+            self.assertEqual(process.returncode, 0)
+        finally:
+            process.kill()
+            process.wait()
+
+    def test_both_signals_end_an_idle_server_with_0(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            server = self.serve(grpc=True)
+            idle = [server.connect() for _ in range(20)]
+            with idle[0] as s:
+                s.sendall(READYZ)
+                self.assertEqual(read_response(s).status, 200)
+            server.signal(number)
+            for s in idle[1:]:
+                self.assertEqual(s.recv(1), b"")
+                s.close()
+            self.assertEqual(server.wait(), 0, "".join(server.log))
+            self.assertFalse(any("cut off" in line for line in server.log), server.log)
+
+    def test_requests_begun_are_finished_while_nobody_new_is_accepted(self):
+        server = self.serve("--header-timeout", "60s")
+        with server.connect() as begun, server.connect() as body:
+            begun.sendall(READYZ[:20])
+            body.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe")
+            time.sleep(0.1)
+            server.signal(signal.SIGTERM)
+            until(lambda: refused(server.address))
+            time.sleep(0.3)
+            self.assertIsNone(server.process.poll())
+            begun.sendall(READYZ[20:])
+            reader = Reader(begun)
+            response = reader.next()
+            self.assertEqual(response.status, 503)
+            self.assertTrue(response.closes)
+            self.assertTrue(reader.at_end())
+            body.sendall(b"llo")
+            response = read_response(body)
+            self.assertEqual(response.body, b"hello")
+            self.assertTrue(response.closes)
+        self.assertEqual(server.wait(), 0, "".join(server.log))
+
+    def test_pipelined_requests_at_work_are_all_answered(self):
+        server = self.serve("--work-us-max", "1000000")
+        with server.connect() as s:
+            s.sendall(b"GET /work?us=100000 HTTP/1.1\r\nHost: a\r\n\r\n" * 5)
+            reader = Reader(s)
+            self.assertFalse(reader.next().closes)
+            server.signal(signal.SIGTERM)
+            self.assertEqual([reader.next().status for _ in range(4)], [200] * 4)
+            self.assertTrue(reader.at_end())
+        self.assertEqual(server.wait(), 0, "".join(server.log))
+
+    def test_the_backlog_is_accepted_once_more(self):
+        server = self.serve()
+        server.signal(signal.SIGSTOP)
+        sockets = [server.connect() for _ in range(30)]
+        for s in sockets:
+            s.sendall(b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n")
+        server.signal(signal.SIGTERM)
+        server.signal(signal.SIGCONT)
+        for s in sockets:
+            self.assertEqual(read_response(s).body, b"Hello, World!")
+            s.close()
+        self.assertEqual(server.wait(), 0, "".join(server.log))
+
+    def test_the_drain_timeout_cuts_off_what_is_left(self):
+        server = self.serve("--drain-timeout", "300ms")
+        with server.connect() as s, server.connect(small_buffers=True) as deaf:
+            s.sendall(READYZ[:20])
+            body = b"x" * 900_000
+            deaf.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(0.2)
+            begun = time.monotonic()
+            server.signal(signal.SIGTERM)
+            self.assertEqual(server.wait(), 0, "".join(server.log))
+            self.assertGreaterEqual(time.monotonic() - begun, 0.3)
+        self.assertTrue(any("cut off" in line for line in server.log), server.log)
+
+    def test_waiting_for_a_deaf_peer_costs_no_cpu_while_draining(self):
+        server = self.serve()
+        with server.connect(small_buffers=True) as deaf:
+            body = b"x" * 900_000
+            deaf.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(0.3)
+            server.signal(signal.SIGTERM)
+            until(lambda: refused(server.address))
+            before = self.cpu_seconds(server.process.pid)
+            time.sleep(1)
+            self.assertLess(self.cpu_seconds(server.process.pid) - before, 0.5)
+            reader = Reader(deaf)
+            self.assertEqual(len(reader.next().body), 900_000)
+        self.assertEqual(server.wait(), 0, "".join(server.log))
+
+    @staticmethod
+    def cpu_seconds(pid):
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def test_a_second_signal_ends_at_once(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            server = self.serve(grpc=True)
+            with server.connect() as s:
+                s.sendall(READYZ[:20])
+                time.sleep(0.1)
+                server.signal(number)
+                until(lambda: refused(server.address))
+                self.assertIsNone(server.process.poll())
+                server.signal(number)
+                self.assertEqual(server.wait(), 128 + number, "".join(server.log))
+
+    def test_load_during_the_drain_loses_no_answer_that_was_begun(self):
+        server = self.serve()
+        failures = []
+
+        def client():
+            try:
+                with server.connect() as s:
+                    reader = Reader(s)
+                    while True:
+                        s.sendall(READYZ)
+                        response = reader.next()
+                        if response.closes:
+                            if not reader.at_end():
+                                failures.append("bytes behind the last answer")
+                            return
+            except (EOFError, ConnectionError, OSError):
+                pass  # closed between two requests: nothing was begun
+            except AssertionError as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=client) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        self.assertEqual(server.stop(), 0, "".join(server.log))
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+
+class CommandLine(unittest.TestCase):
+    def refuse(self, *arguments):
+        done = subprocess.run([SERVER, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.assertEqual(done.returncode, 2, done)
+        self.assertEqual(done.stdout, "")
+        lines = [line for line in done.stderr.splitlines() if "[info]" not in line]
+        self.assertEqual(len(lines), 1, done.stderr)
+        return lines[0]
+
+    def test_an_address_in_use_is_named_with_its_flag(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = "127.0.0.1:%d" % taken.getsockname()[1]
+            line = self.refuse("--http-listen", address, "--grpc-listen", "127.0.0.1:0")
+            self.assertRegex(line, rf"--http-listen {address}: Address already in use; must be ")
+            line = self.refuse("--http-listen", "127.0.0.1:0", "--grpc-listen", address)
+            self.assertRegex(line, rf"--grpc-listen {address}: Address already in use; must be ")
+
+    def test_bad_values_are_named_in_one_line(self):
+        self.assertRegex(self.refuse("--workers", "0"), "--workers 0: .*1 to 1024")
+        self.assertRegex(self.refuse("--idle-timeout", "5"), "--idle-timeout 5: .*1ms to 24h")
+        self.assertRegex(self.refuse("--reactor", "io_uring", "--reactor-group", "2"), "--reactor-group 2: ")
+        self.assertRegex(self.refuse("--http-listen", "192.0.2.1:80"), "--http-listen 192.0.2.1:80: ")
+        self.assertRegex(self.refuse("--unknown"), "--unknown")
+        self.assertRegex(self.refuse("--workers"), "--workers")
+
+    def test_help_and_version(self):
+        for flag, pattern in (("--help", "Timeouts:"), ("--version", r"^bwos-server \d+\.\d+\.\d+")):
+            done = subprocess.run([SERVER, flag], capture_output=True, text=True, timeout=PATIENCE, check=True)
+            self.assertRegex(done.stdout, pattern)
+            self.assertEqual(done.stderr, "")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Peers that are slow, silent, deaf, or gone; and how one connection leaves room for the others."""
+
+import socket
+import time
+import unittest
+
+from harness import Reader, ServerTest, is_silent, read_response, reset
+
+PLAINTEXT = b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def echo(size):
+    return b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size
+
+
+class Timeouts(ServerTest):
+    FLAGS = ("--idle-timeout", "800ms", "--header-timeout", "1s", "--body-timeout", "1s", "--write-timeout", "1s")
+
+    def after(self, seconds, s, begun):
+        """Waits for an answer or the end; neither may come before its time."""
+        s.recv(1, socket.MSG_PEEK)
+        self.assertGreaterEqual(time.monotonic() - begun, seconds)
+
+    def timeouts(self, kind):
+        return self.server.metrics()['bwos_http_timeouts_total{kind="%s"}' % kind]
+
+    def test_a_silent_peer_is_closed_silently(self):
+        count = self.timeouts("idle")
+        begun = time.monotonic()
+        with self.server.connect() as s:
+            self.after(0.8, s, begun)
+            self.assertTrue(Reader(s).at_end())
+        self.assertEqual(self.timeouts("idle"), count + 1)
+
+    def test_idleness_is_counted_from_the_last_answer(self):
+        with self.server.connect() as s:
+            for _ in range(4):
+                time.sleep(0.3)
+                begun = time.monotonic()
+                s.sendall(PLAINTEXT)
+                self.assertEqual(read_response(s).status, 200)
+            self.after(0.8, s, begun)
+            self.assertTrue(Reader(s).at_end())
+
+    def test_empty_lines_are_no_sign_of_life(self):
+        with self.server.connect() as s:
+            begun = time.monotonic()
+            while time.monotonic() - begun < 20 and is_silent(s, 0.05):
+                s.sendall(b"\r\n")
+            self.assertLess(time.monotonic() - begun, 20)
+            self.assertGreaterEqual(time.monotonic() - begun, 0.8)
+
+    def test_a_header_that_drips_gets_408(self):
+        count = self.timeouts("header")
+        with self.server.connect() as s:
+            begun = time.monotonic()
+            for i in range(400):
+                s.sendall(PLAINTEXT[i % 20:i % 20 + 1] if i < 20 else b"x")
+                if not is_silent(s, 0.05):
+                    break
+            self.after(1, s, begun)
+            reader = Reader(s)
+            response = reader.next()
+            self.assertEqual(response.status, 408)
+            self.assertTrue(response.closes)
+            self.assertTrue(reader.at_end())
+        self.assertEqual(self.timeouts("header"), count + 1)
+
+    def test_a_body_that_drips_gets_408(self):
+        count = self.timeouts("body")
+        with self.server.connect() as s:
+            request = echo(1000)
+            head = len(request) - 1000
+            begun = time.monotonic()
+            s.sendall(request[:head])
+            for i in range(400):
+                s.sendall(b"x")
+                if not is_silent(s, 0.05):
+                    break
+            self.after(1, s, begun)
+            reader = Reader(s)
+            self.assertEqual(reader.next().status, 408)
+            self.assertTrue(reader.at_end())
+        self.assertEqual(self.timeouts("body"), count + 1)
+
+    def test_each_request_has_its_header_time_anew(self):
+        with self.server.connect() as s:
+            begun = time.monotonic()
+            s.sendall(PLAINTEXT[:10])
+            for _ in range(5):  # each time the end of one request and the beginning of the next
+                time.sleep(0.3)
+                s.sendall(PLAINTEXT[10:] + PLAINTEXT[:10])
+                self.assertEqual(read_response(s).status, 200)
+            self.assertGreater(time.monotonic() - begun, 1)
+
+    def test_a_peer_that_does_not_read_is_cut_off(self):
+        count = self.timeouts("write")
+        with self.server.connect(small_buffers=True) as s:
+            s.setblocking(False)
+            request = echo(500_000)
+            begun = time.monotonic()
+            sent = 0
+            while time.monotonic() - begun < 30:
+                try:
+                    sent += s.send(request[sent % len(request):])
+                except BlockingIOError:
+                    time.sleep(0.01)
+                except ConnectionError:
+                    break
+            self.assertLess(time.monotonic() - begun, 30)
+            self.assertGreaterEqual(time.monotonic() - begun, 1)
+        self.assertEqual(self.timeouts("write"), count + 1)
+
+
+class Peers(ServerTest):
+    FLAGS = ("--connections-max", "50")
+
+    def test_a_slow_reader_gets_everything_and_makes_the_server_wait(self):
+        with self.server.connect(small_buffers=True) as s:
+            s.setblocking(False)
+            requests = echo(300_000) * 60
+            sent = 0
+            while True:  # until the server, and the sockets between, take no more
+                try:
+                    sent += s.send(requests[sent:])
+                except BlockingIOError:
+                    time.sleep(0.3)
+                    try:
+                        sent += s.send(requests[sent:])
+                    except BlockingIOError:
+                        break
+                if sent == len(requests):
+                    break
+            self.assertLess(sent, len(requests), "the server kept reading while its answers were not taken")
+            s.settimeout(60)
+            reader = Reader(s)
+            answered = 0
+            while answered < 60:
+                self.assertEqual(len(reader.next().body), 300_000)
+                answered += 1
+                while sent < len(requests) and sent < (answered + 2) * len(requests) // 60:
+                    sent += s.send(requests[sent:sent + 100_000])
+
+    def test_peers_that_reset_are_noticed_at_once(self):
+        def timeouts():
+            return [value for series, value in self.server.metrics().items() if "timeouts" in series]
+
+        before = timeouts()
+        for data in (b"", b"GET", PLAINTEXT, PLAINTEXT * 500, echo(100_000)[:-1], echo(1_000_000)):
+            for pause in (0, 0.01):
+                for _ in range(20):
+                    s = self.server.connect()
+                    try:
+                        s.sendall(data)
+                    except ConnectionError:
+                        pass  # for the moment there were too many
+                    time.sleep(pause)
+                    reset(s)
+        self.server.until_metric("bwos_http_connections", 1)
+        self.assertEqual(timeouts(), before, "a connection was ended by its timeout, not by its peer's reset")
+
+    def test_peers_that_close_at_once_leave_nothing_behind(self):
+        for _ in range(500):
+            self.server.connect().close()
+        for _ in range(200):
+            reset(self.server.connect())
+        self.server.until_metric("bwos_http_connections", 1)
+
+    def test_connections_above_the_limit_are_closed_at_once(self):
+        self.server.until_metric("bwos_http_connections", 1)
+        refused = self.server.metrics()["bwos_http_refused_total"]
+        self.server.until_metric("bwos_http_connections", 1)
+        time.sleep(0.05)
+        sockets = [self.server.connect() for _ in range(50)]
+        for s in sockets:
+            s.sendall(PLAINTEXT)
+            self.assertEqual(read_response(s).status, 200)
+        with self.server.connect() as above:
+            try:
+                self.assertEqual(above.recv(1), b"")
+            except ConnectionResetError:
+                pass
+        for s in sockets:
+            s.close()
+        end = time.monotonic() + 60
+        while time.monotonic() < end:  # the places come back
+            try:
+                metrics = self.server.metrics()
+                break
+            except (EOFError, ConnectionError):
+                time.sleep(0.01)
+        self.assertGreaterEqual(metrics["bwos_http_refused_total"], refused + 1)
+
+
+class OneWorker(ServerTest):
+    FLAGS = ("--workers", "1")
+
+    def test_a_connection_that_pipelines_slow_requests_leaves_room_for_others(self):
+        slow = b"GET /work?us=5000 HTTP/1.1\r\nHost: a\r\n\r\n"
+        with self.server.connect() as a, self.server.connect() as b:
+            a.sendall(slow * 200)
+            first = Reader(a)
+            first.next()  # it is at work
+            for _ in range(5):
+                b.sendall(PLAINTEXT)
+                self.assertEqual(read_response(b).status, 200)
+            a.setblocking(False)
+            answered = 1
+            try:
+                while True:
+                    first.next()
+                    answered += 1
+            except BlockingIOError:
+                pass
+            self.assertLess(answered, 200)
+            a.setblocking(True)
+            a.settimeout(60)
+            for _ in range(200 - answered):
+                self.assertEqual(first.next().status, 200)
+
+    def test_a_peer_that_never_stops_sending_leaves_room_for_others(self):
+        with self.server.connect() as a, self.server.connect() as b:
+            a.setblocking(False)
+            upload = echo(1_000_000)
+            sent = 0
+            for _ in range(20):
+                b.sendall(PLAINTEXT)
+                while is_silent(b, 0):
+                    try:
+                        sent += a.send(upload[sent % len(upload):])
+                        a.recv(1 << 20)
+                    except BlockingIOError:
+                        pass
+                self.assertEqual(read_response(b).status, 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
