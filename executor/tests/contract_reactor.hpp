@@ -192,6 +192,39 @@ TEST_P(reactor_contract, interrupts_one_receive_of_each_connection) {
   EXPECT_EQ(interrupted, 10);
 }
 
+TEST_P(reactor_contract, an_interruption_that_overtakes_bytes_does_not_lose_them) {
+  options alone = settings();
+  alone.workers = 1;
+  alone.reactor_group = 1;
+  std::atomic<bool> stalled{false};
+  std::atomic<bool> go{false};
+  std::atomic<int> answers{0};
+  listener* accepting = nullptr;
+  test_server server(alone, [&](stream peer) -> task<void> {
+    for (;;) {  // ends with the peer
+      const received got = co_await peer.receive();
+      if (got.error == std::errc::operation_canceled) continue;
+      if (got.error || got.end()) co_return;
+      if (got.bytes.front() == std::byte{'s'}) {
+        stalled = true;
+        while (!go) std::this_thread::yield();
+      } else if (++answers == 1) {
+        accepting->interrupt_connections();  // the others have been notified, and not yet run
+      }
+      static_cast<void>(co_await peer.send(bytes_of("!")));
+    }
+  });
+  accepting = &server.accepting;
+  std::deque<tcp_client> clients;
+  for (int i = 0; i < 5; ++i) clients.emplace_back(server.address);
+  ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 5; }));
+  ASSERT_TRUE(clients.front().send("s"));
+  ASSERT_TRUE(eventually([&] { return stalled.load(); }));
+  for (std::size_t i = 1; i < clients.size(); ++i) ASSERT_TRUE(clients[i].send("?"));
+  go = true;
+  for (tcp_client& each : clients) EXPECT_EQ(each.receive(1), "!");
+}
+
 TEST_P(reactor_contract, takes_an_interrupted_system_call_for_a_spurious_wake) {
   struct sigaction ignore{};
   struct sigaction before{};

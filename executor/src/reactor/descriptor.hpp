@@ -132,8 +132,9 @@ struct descriptor {
 
   std::atomic<std::uint32_t> state{0};
   int fd = -1;
-  bool more =
-      false;  ///< Runner's: the last receive filled its buffer, so more may lie in the socket.
+  /// Runner's: the socket is owed a look without a new notification, as the last receive filled its
+  /// buffer, or was interrupted on its way to what it had been notified of.
+  bool more = false;
   bool ending = false;                ///< Runner's: `hangup` was seen, and the end not met yet.
   bool open = false;                  ///< Under the reactor's slab lock: in use.
   const void* accepted_by = nullptr;  ///< Under the reactor's slab lock: its listener, if any.

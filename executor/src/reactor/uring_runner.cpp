@@ -53,6 +53,7 @@ void uring_reactor::close(descriptor& closing) noexcept {
 bool uring_reactor::receive(descriptor& from, received& result) noexcept {
   auto& socket = static_cast<uring_descriptor&>(from);
   auto& runner = socket.runner;
+  socket.more = false;
   give_back_current(socket);
   if (runner.rest == nullptr) {
     // Consumed here and only here: a notification means that there is something to take.

@@ -54,15 +54,18 @@ bool stream::receive_operation::await_ready() noexcept {
 }
 
 /// True: result_ is there. `notified`: a wait has just ended, so the socket is worth a look though
-/// its bit was consumed by that.
+/// its bit was consumed by that; where something else comes first, the next receive owes it the
+/// look.
 bool stream::receive_operation::attempt(bool notified) noexcept {
   const std::uint32_t seen = socket_->look();
   if ((seen & descriptor::interrupted) != 0) {
     socket_->consume(descriptor::interrupted);
+    socket_->more |= notified;
     result_.error = std::make_error_code(std::errc::operation_canceled);
     return true;
   }
   if ((seen & descriptor::expired) != 0 && socket_->home.deadline_passed(*socket_)) {
+    socket_->more |= notified;
     result_.error = std::make_error_code(std::errc::timed_out);
     return true;
   }
