@@ -61,7 +61,7 @@ class worker final : public worker_context {
 
   // The steps of the loop, in its order.
   bool run_local() noexcept;  // true: the slice is spent
-  bool take_inject() noexcept;
+  bool take_inject(bool has_work) noexcept;
   bool find_work() noexcept;
   bool poll() noexcept;
   bool steal() noexcept;

@@ -14,7 +14,10 @@
 // under one lock. Workers look at it often and mostly find nothing: that question is one load, no
 // lock.
 //
-// ROLES  Any thread pushes and pops.
+// ROLES  Any thread pushes and pops. A push spins before it sleeps on the lock, as a pop holds it
+// for some dozen steps; without that, workers that spill meet in it until both sleep and wake at
+// every push (measured: a tree of posts 1.6 times as fast with it). A pop sleeps at once, so that
+// hungry workers do not take the processor from the thread that feeds them, or gives up.
 //
 // INVARIANTS
 // Q1  The list and count_ change together, under the lock; a popped chain keeps the order of its
@@ -37,7 +40,7 @@ class alignas(cache_line) inject_queue {
 
   /// All of the chain in its order, under one lock. The chain must not be empty.
   void push(const continuation_chain& chain) noexcept {
-    const std::lock_guard guard(lock_);
+    const std::unique_lock guard = acquire_for_push();
     (list_.empty() ? list_.first : list_.last->next) = chain.first;
     list_.last = chain.last;
     list_.count += chain.count;
@@ -46,12 +49,17 @@ class alignas(cache_line) inject_queue {
 
   /// Up to `max` of the oldest, under one lock, and without it when there is nothing.
   continuation_chain pop(std::size_t max) noexcept {
-    continuation_chain popped;
-    if (!maybe_nonempty()) return popped;
-    const std::lock_guard guard(lock_);
-    while (popped.count < max && !list_.empty()) popped.append(*list_.take_first());
-    publish();
-    return popped;
+    if (!maybe_nonempty()) return {};
+    const std::unique_lock guard(lock_);
+    return take(max);
+  }
+
+  /// The same for a worker that has other work: nothing while somebody else has the lock.
+  continuation_chain try_pop(std::size_t max) noexcept {
+    if (!maybe_nonempty()) return {};
+    const std::unique_lock guard(lock_, std::try_to_lock);
+    if (!guard) return {};
+    return take(max);
   }
 
   /// The oldest, or null.
@@ -71,6 +79,32 @@ class alignas(cache_line) inject_queue {
   }
 
  private:
+  std::unique_lock<std::mutex> acquire_for_push() noexcept {
+    constexpr int tries = 100;
+    for (int i = 0; i < tries; ++i) {
+      if (lock_.try_lock()) return {lock_, std::adopt_lock};
+      pause();
+    }
+    return std::unique_lock(lock_);
+  }
+
+  static void pause() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+
+  /// Under the lock.
+  continuation_chain take(std::size_t max) noexcept {
+    continuation_chain taken;
+    while (taken.count < max && !list_.empty()) taken.append(*list_.take_first());
+    publish();
+    return taken;
+  }
+
+  /// Under the lock.
   void publish() noexcept {
     // [inject.publish] seq_cst: may not come after the look for parked workers that follows the
     // push. Partner: [inject.look].
