@@ -29,6 +29,8 @@ struct http_limits {
 /// 50 us in mind: the longest that one connection keeps a worker from the others, unless a single
 /// request takes longer.
 inline constexpr microseconds pipeline_slice{100};
+/// Brief answers (routes.hpp) written between two looks at the clock: together about a microsecond.
+inline constexpr unsigned brief_answers_per_look = 8;
 
 /// Answers beyond this are sent before the next pipelined request is read (guessed: a socket
 /// buffer's magnitude).

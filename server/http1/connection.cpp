@@ -89,8 +89,10 @@ class connection {
 
  private:
   struct turn {
+    metrics::ticks begun;
     next then = next::receive;
-    std::size_t used = 0;  ///< Bytes of the input.
+    std::size_t used = 0;   ///< Bytes of the input.
+    unsigned answered = 0;  ///< Requests.
   };
 
   next take_end();
@@ -98,7 +100,7 @@ class connection {
   turn answer(std::string_view input, worker_local& worker);
   void append_refusal(status code, worker_local& worker);
   next refuse(status code, next then);
-  next flush(worker_local& worker, next then);
+  next flush(worker_local& worker, const turn& what);
   next be_fair(std::size_t received_bytes, next then) noexcept;
   next take_sent(const sent& what, next then);
   void set_deadline(clock::time_point now, bool progress) noexcept;
@@ -125,7 +127,7 @@ next connection::take(const received& got) {
   shared_.metrics.here().received(input.size());
   const turn result = answer(input, worker);
   if (result.then == next::go_on) kept_.assign(input.substr(result.used));
-  return be_fair(input.size(), flush(worker, result.then));
+  return be_fair(input.size(), flush(worker, result));
 }
 
 next connection::take_kept() {
@@ -136,7 +138,7 @@ next connection::take_kept() {
   } else {
     std::string().swap(kept_);
   }
-  return flush(worker, result.then);
+  return flush(worker, result);
 }
 
 /// The peer will send no more. All whole requests have been answered.
@@ -172,24 +174,22 @@ next connection::take_error(std::error_code error) {
 next connection::refuse(status code, next then) {
   worker_local& worker = this_worker();
   append_refusal(code, worker);
-  return flush(worker, then);
+  return flush(worker, {.begun = metrics::now_ticks(), .then = then, .answered = 1});
 }
 
 /// Appends answers to the worker's output until the input, or this connection's turn, is over.
 connection::turn connection::answer(std::string_view input, worker_local& worker) {
   metrics::slot& counters = shared_.metrics.here();
   const metrics::ticks ticks_per_ms = shared_.metrics.ticks_per_ms();
-  const metrics::ticks begun = metrics::now_ticks();
-  const clock::time_point now = worker.coarse_now(begun, ticks_per_ms);
-  metrics::ticks last = begun;
-  unsigned answered = 0;
-  turn result;
+  turn result{.begun = metrics::now_ticks()};
+  const clock::time_point now = worker.coarse_now(result.begun, ticks_per_ms);
   while (result.then == next::receive && result.used < input.size()) {
     const auto [what, consumed] = parser_.feed(input.substr(result.used));
     result.used += consumed;
     if (what == parser::outcome::incomplete) break;
     if (what != parser::outcome::request) {
       append_refusal(status_of(what), worker);
+      ++result.answered;
       result.then = next::linger;
       break;
     }
@@ -209,20 +209,21 @@ connection::turn connection::answer(std::string_view input, worker_local& worker
     if (!keep) result.then = more || parser_.keep_alive() ? next::linger : next::close;
     parser_.release();
 
-    const metrics::ticks done = metrics::now_ticks();
-    counters.request(where, reply.code, done - last);
-    last = done;
-    ++answered;
+    counters.request(where, reply.code);
+    ++result.answered;
+    const bool look = !routes[static_cast<std::size_t>(where)].brief ||
+                      result.answered % brief_answers_per_look == 0;
     const bool over =
-        answered == shared_.limits.pipeline_max || worker.output.size() > output_bytes_max ||
-        (done - begun) * 1000 > ticks_per_ms * static_cast<metrics::ticks>(pipeline_slice.count());
+        result.answered == shared_.limits.pipeline_max || worker.output.size() > output_bytes_max ||
+        (look && (metrics::now_ticks() - result.begun) * 1000 >
+                     ticks_per_ms * static_cast<metrics::ticks>(pipeline_slice.count()));
     if (keep && more && over) result.then = next::go_on;
   }
   if (parser_.wants_continue()) {
     worker.output.append(continue_response);
     parser_.continue_sent();
   }
-  set_deadline(now, answered > 0);
+  set_deadline(now, result.answered > 0);
   if (result.then == next::receive && is_idle() && shared_.handlers.is_draining())
     result.then = next::close;
   return result;
@@ -232,17 +233,19 @@ void connection::append_refusal(status code, worker_local& worker) {
   const clock::time_point now =
       worker.coarse_now(metrics::now_ticks(), shared_.metrics.ticks_per_ms());
   write_response(worker.output, error_response(code), {.keep_alive = false}, worker.date.line(now));
-  shared_.metrics.here().request(route::other, code, 0);
+  shared_.metrics.here().request(route::other, code);
 }
 
 /// Sends what the worker's output holds, as far as that goes without waiting.
-next connection::flush(worker_local& worker, next then) {
-  if (worker.output.empty()) return then;
+next connection::flush(worker_local& worker, const turn& what) {
+  if (worker.output.empty()) return what.then;
   const sent taken = peer_.try_send(worker.output.bytes());
-  shared_.metrics.here().sent(taken.bytes);
+  metrics::slot& counters = shared_.metrics.here();
+  counters.sent(taken.bytes);
+  counters.answered(what.answered, metrics::now_ticks() - what.begun);
   if (taken.error) return next::close;
   if (taken.bytes < worker.output.size()) unsent_.assign(worker.output.view().substr(taken.bytes));
-  return then;
+  return what.then;
 }
 
 /// A peer that sends without a pause would never let its worker wait: it gives way now and then.

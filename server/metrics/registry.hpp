@@ -55,12 +55,15 @@ class alignas(128) slot {
   explicit slot(const std::array<ticks, duration_bounds_us.size()>& bounds) noexcept
       : bounds_(bounds), owner_(std::this_thread::get_id()) {}
 
-  void request(route where, status code, ticks took) noexcept {
+  void request(route where, status code) noexcept {
     requests_[static_cast<std::size_t>(where)][static_cast<std::size_t>(code)].add(1);
+  }
+  /// So many requests were answered by one write, each `took` after their bytes had come.
+  void answered(unsigned requests, ticks took) noexcept {
     std::size_t bucket = 0;
     while (bucket < bounds_.size() && took > bounds_[bucket]) ++bucket;
-    durations_[bucket].add(1);
-    duration_sum_.add(took);
+    durations_[bucket].add(requests);
+    duration_sum_.add(requests * took);
   }
   void received(std::uint64_t bytes) noexcept { received_bytes_.add(bytes); }
   void sent(std::uint64_t bytes) noexcept { sent_bytes_.add(bytes); }

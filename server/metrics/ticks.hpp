@@ -6,9 +6,9 @@
 
 namespace bwos::server::metrics {
 
-/// The processor's own counter: 13 ns a read here, where clock_gettime takes 33, and a request
-/// needs two. For durations measured on one thread; on another it may differ, so that a difference
-/// is only good if it is plausible.
+/// The processor's own counter: 13 ns a read here, where clock_gettime takes 33, and a batch
+/// of requests needs two. For durations measured on one thread; on another it may differ, so that a
+/// difference is only good if it is plausible.
 using ticks = std::uint64_t;
 
 inline ticks now_ticks() noexcept {

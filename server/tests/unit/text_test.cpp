@@ -94,7 +94,8 @@ TEST(registry, sums_over_threads_and_keeps_those_that_ended) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&all] {
       for (int j = 0; j < 1000; ++j) {
-        all.here().request(route::plaintext, status::ok, 1);
+        all.here().request(route::plaintext, status::ok);
+        all.here().answered(1, 1);
         all.here().received(10);
         all.here().sent(20);
         all.here().timed_out(timeout::idle);
@@ -127,9 +128,12 @@ TEST(registry, tells_two_registries_apart_on_one_thread) {
 TEST(registry, puts_durations_into_the_buckets_of_their_microseconds) {
   registry all;
   const ticks per_ms = all.ticks_per_ms();
-  all.here().request(route::work, status::ok, per_ms * 3 / 2000);  // 1.5 us
-  all.here().request(route::work, status::ok, per_ms * 150 / 1000);
-  all.here().request(route::work, status::ok, per_ms * 1000);
+  all.here().request(route::work, status::ok);
+  all.here().answered(1, per_ms * 3 / 2000);  // 1.5 us
+  all.here().request(route::work, status::ok);
+  all.here().answered(1, per_ms * 150 / 1000);
+  all.here().request(route::work, status::ok);
+  all.here().answered(1, per_ms * 1000);
   const totals sum = all.total();
   EXPECT_EQ(sum.durations[1], 1U);      // up to 2
   EXPECT_EQ(sum.durations[7], 1U);      // up to 200
