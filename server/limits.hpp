@@ -25,9 +25,8 @@ struct http_limits {
   microseconds write_timeout = std::chrono::seconds(30);   ///< For one batch of answers: closed.
 };
 
-/// A connection that pipelines gives way after this much time. Chosen with the pool's own slice of
-/// 50 us in mind: the longest that one connection keeps a worker from the others, unless a single
-/// request takes longer.
+/// A connection that pipelines gives way after this much time: the longest that it keeps a worker
+/// from the others, unless a single request takes longer.
 inline constexpr microseconds pipeline_slice{100};
 /// Brief answers (routes.hpp) written between two looks at the clock: together about a microsecond.
 inline constexpr unsigned brief_answers_per_look = 8;

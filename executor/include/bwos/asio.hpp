@@ -88,7 +88,7 @@ class thread_pool : public asio::execution_context {
   template <class Function, class Allocator>
   void submit(Function&& function, const Allocator& allocator) {
     using posted = detail::posted_handler<std::decay_t<Function>, Allocator>;
-    native_.post(posted::make(std::forward<Function>(function), allocator));
+    native_.post(posted::make(std::forward<Function>(function), allocator, native_));
   }
 
   pool native_;

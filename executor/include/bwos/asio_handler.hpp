@@ -73,56 +73,59 @@ void call_or_terminate(Function&& function) noexcept {
   }
 }
 
-/// Stands for std::allocator where a handler has no allocator of its own.
-template <class T>
-struct handler_allocator {
-  using value_type = T;
-  handler_allocator() noexcept = default;
-  template <class U>
-  explicit handler_allocator(const handler_allocator<U>& /*stateless*/) noexcept {}
-  template <class U>
-  explicit handler_allocator(const std::allocator<U>& /*stateless*/) noexcept {}
-
-  [[nodiscard]] T* allocate(std::size_t count) {
-    if constexpr (alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
-      return std::allocator<T>().allocate(count);
-    } else {
-      return static_cast<T*>(allocate_handler(sizeof(T) * count));
-    }
-  }
-  void deallocate(T* memory, std::size_t count) noexcept {
-    if constexpr (alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
-      std::allocator<T>().deallocate(memory, count);
-    } else {
-      deallocate_handler(memory, sizeof(T) * count);
-    }
-  }
-};
-
+/// The memory of one T that a pool will run: from an allocator, and without one of the handler's
+/// own (std::allocator) from handler memory.
 template <class Allocator, class T>
-struct memory_for {
-  using type = typename std::allocator_traits<Allocator>::template rebind_alloc<T>;
+class memory_for {
+  using allocator = typename std::allocator_traits<Allocator>::template rebind_alloc<T>;
+  using traits = std::allocator_traits<allocator>;
+  using pointer = typename traits::pointer;
+
+ public:
+  explicit memory_for(const Allocator& from) : from_(from) {}
+  [[nodiscard]] T* allocate(pool& /*of*/) { return std::to_address(traits::allocate(from_, 1)); }
+  void deallocate(T* memory) noexcept {
+    traits::deallocate(from_, std::pointer_traits<pointer>::pointer_to(*memory), 1);
+  }
+
+ private:
+  [[no_unique_address]] allocator from_;
 };
+
 template <class U, class T>
-struct memory_for<std::allocator<U>, T> {
-  using type = handler_allocator<T>;
+class memory_for<std::allocator<U>, T> {
+ public:
+  explicit memory_for(const std::allocator<U>& /*stateless*/) noexcept {}
+  [[nodiscard]] T* allocate(pool& of) {
+    if constexpr (alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+      return std::allocator<T>().allocate(1);
+    } else {
+      return static_cast<T*>(allocate_handler(sizeof(T), of));
+    }
+  }
+  void deallocate(T* memory) noexcept {
+    if constexpr (alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+      std::allocator<T>().deallocate(memory, 1);
+    } else {
+      deallocate_handler(memory, sizeof(T));
+    }
+  }
 };
 
 template <class Handler, class Allocator>
 class posted_handler final : public continuation {
-  using memory = typename memory_for<Allocator, posted_handler>::type;
-  using traits = std::allocator_traits<memory>;
+  using memory = memory_for<Allocator, posted_handler>;
 
  public:
   template <class Function>
-  static posted_handler& make(Function&& handler, const Allocator& allocator) {
+  static posted_handler& make(Function&& handler, const Allocator& allocator, pool& of) {
     memory storage(allocator);
-    const typename traits::pointer place = traits::allocate(storage, 1);
+    posted_handler* const place = storage.allocate(of);
     try {
-      return *::new (static_cast<void*>(std::to_address(place)))
+      return *::new (static_cast<void*>(place))
           posted_handler(std::forward<Function>(handler), storage);
     } catch (...) {
-      traits::deallocate(storage, place, 1);
+      storage.deallocate(place);
       throw;
     }
   }
@@ -156,8 +159,7 @@ class posted_handler final : public continuation {
       ~release() {
         memory storage(std::move(posted.storage_));
         posted.~posted_handler();
-        traits::deallocate(storage,
-                           std::pointer_traits<typename traits::pointer>::pointer_to(posted), 1);
+        storage.deallocate(&posted);
       }
     };
     const release at_return{posted};

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <bit>
 #include <bwos/handler_memory.hpp>
+#include <bwos/pool.hpp>
 #include <new>
+#include <utility>
+
+#include "base/handler_depot.hpp"
+#include "pool/pool_core.hpp"
 
 namespace bwos {
 namespace {
 
-constexpr std::size_t smallest = 32;
-constexpr std::size_t classes = 4;  // 32, 64, 128 and 256 bytes
-static_assert(smallest << (classes - 1) == handler_block_max);
-
-struct free_block {
-  free_block* next;
-};
-
 /// Without a destructor, so that reaching it costs no look at whether it was constructed.
 struct block_cache {
   enum class state : unsigned char { fresh, in_use, ended };
-  std::array<free_block*, classes> first{};
+  struct list {
+    free_block* kept = nullptr;
+    free_block* leaving = nullptr;  // what kept has no room for, until it is a chain
+    std::size_t leaving_count = 0;
+  };
+  std::array<list, handler_class::count> lists{};
   std::size_t room = 0;  // bytes that may still be kept; none before the first look and at the end
   state now = state::fresh;
 };
@@ -33,49 +34,73 @@ struct cache_guard {
   cache_guard(const cache_guard&) = delete;
   cache_guard& operator=(const cache_guard&) = delete;
   ~cache_guard() {
-    for (free_block*& list : cache.first) {
-      while (list != nullptr) {
-        free_block* const freed = list;
-        list = freed->next;
-        ::operator delete(freed);
-      }
+    for (block_cache::list& each : cache.lists) {
+      free_chain(std::exchange(each.kept, nullptr));
+      free_chain(std::exchange(each.leaving, nullptr));
     }
     cache.room = 0;
     cache.now = block_cache::state::ended;
   }
 };
 
-constexpr std::size_t class_of(std::size_t size) noexcept {
-  return size <= smallest ? 0 : static_cast<std::size_t>(std::bit_width((size - 1) / smallest));
-}
-static_assert(class_of(32) == 0 && class_of(33) == 1 && class_of(64) == 1 && class_of(65) == 2);
-static_assert(class_of(handler_block_max) == classes - 1);
-
-[[gnu::noinline]] void free_or_begin(void* memory) noexcept {
+void begin() noexcept {
   if (cache.now == block_cache::state::fresh) static thread_local const cache_guard guard;
-  ::operator delete(memory);
+}
+
+[[gnu::noinline]] void* allocate_elsewhere(std::size_t index, pool& of) {
+  begin();
+  const std::size_t size = handler_class::bytes(index);
+  if (cache.room >= handler_depot::chain_blocks * size) {
+    if (free_block* const chain = of.core().handlers.take(index)) {
+      cache.room -= (handler_depot::chain_blocks - 1) * size;
+      cache.lists[index].kept = chain->next;
+      return chain;
+    }
+  }
+  return ::operator new(size);
+}
+
+[[gnu::noinline]] void deallocate_elsewhere(void* memory, std::size_t index) noexcept {
+  begin();
+  const worker_context* const here = current_worker();
+  if (here == nullptr || cache.now == block_cache::state::ended) {
+    ::operator delete(memory);
+    return;
+  }
+  block_cache::list& list = cache.lists[index];
+  list.leaving = ::new (memory) free_block{list.leaving};
+  if (++list.leaving_count < handler_depot::chain_blocks) return;
+  list.leaving_count = 0;
+  here->pool->handlers.give(index, std::exchange(list.leaving, nullptr));
 }
 
 }  // namespace
 
-void* allocate_handler(std::size_t size) {
+void* allocate_handler(std::size_t size, pool& of) {
   if (size > handler_block_max) return ::operator new(size);
-  const std::size_t index = class_of(size);
-  free_block* const kept = cache.first[index];
-  if (kept == nullptr) return ::operator new(smallest << index);
-  cache.first[index] = kept->next;
-  cache.room += smallest << index;
-  return kept;
+  const std::size_t index = handler_class::of(size);
+  free_block*& kept = cache.lists[index].kept;
+  if (kept == nullptr) return allocate_elsewhere(index, of);
+  free_block* const taken = kept;
+  kept = taken->next;
+  __builtin_prefetch(kept, 1);  // another thread may have written it last
+  cache.room += handler_class::bytes(index);
+  return taken;
 }
 
 void deallocate_handler(void* memory, std::size_t size) noexcept {
-  const std::size_t index = class_of(size);
-  if (size > handler_block_max || cache.room < smallest << index) {
-    free_or_begin(memory);
+  if (size > handler_block_max) {
+    ::operator delete(memory);
     return;
   }
-  cache.room -= smallest << index;
-  cache.first[index] = ::new (memory) free_block{cache.first[index]};
+  const std::size_t index = handler_class::of(size);
+  if (cache.room < handler_class::bytes(index)) {
+    deallocate_elsewhere(memory, index);
+    return;
+  }
+  cache.room -= handler_class::bytes(index);
+  free_block*& kept = cache.lists[index].kept;
+  kept = ::new (memory) free_block{kept};
 }
 
 }  // namespace bwos

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/handler_depot.hpp"
 #include "base/ticks.hpp"
 #include "park/idle_set.hpp"
 #include "pool/worker.hpp"
@@ -66,6 +67,7 @@ class pool_core {
   const ticks ticks_per_us;
   inject_queue inject;
   idle_set idle;
+  handler_depot handlers;
 
  private:
   pool_core(const options& settings, reactor_choice choice);
