@@ -316,6 +316,25 @@ TEST_P(pool_on, attached_threads_work_until_the_pool_is_out_of_work) {
   EXPECT_EQ(ran, 100);
 }
 
+TEST_P(pool_on, a_thread_that_attaches_takes_what_waits_behind_a_long_task) {
+  pool under_test(options_of(GetParam(), 1));
+  constexpr int short_tasks = 10;
+  std::atomic<bool> running = false;
+  std::atomic<int> ran = 0;
+  heap_call::post(under_test, [&] {
+    heap_call::post(under_test, [&] {
+      running = true;
+      EXPECT_TRUE(eventually([&] { return ran == short_tasks; }));
+    });
+    for (int i = 0; i < short_tasks; ++i) heap_call::post(under_test, [&] { ++ran; });
+  });
+  ASSERT_TRUE(eventually([&] { return running.load(); }));
+  std::thread helper([&] { under_test.attach(); });
+  under_test.join();
+  helper.join();
+  EXPECT_EQ(ran, short_tasks);
+}
+
 TEST_P(pool_on, sleeping_coroutines_wake_in_order_and_never_early) {
   pool under_test(options_of(GetParam(), 2));
   std::mutex lock;

@@ -156,7 +156,7 @@ def machine(build_dir: Path) -> dict:
         "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "commit": _output("git", "rev-parse", "HEAD").splitlines()[-1:],
-        "uncommitted_changes": bool(_output("git", "status", "--porcelain")),
+        "uncommitted_changes": bool(_output("git", "status", "--porcelain", "--untracked-files=no")),
         "cpu": _first_line("/proc/cpuinfo", "model name"),
         "cpus": sorted(os.sched_getaffinity(0)),
         "cgroup_cpu_max": _first_line("/sys/fs/cgroup/cpu.max"),

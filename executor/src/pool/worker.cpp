@@ -92,7 +92,6 @@ bool worker::run_local() noexcept {
 }
 
 void worker::expose_backlog() noexcept {
-  if (pool_.slots() == 1) return;
   left_behind_ = own_.share();
   if (left_behind_) counters_.share.add(1);
   if (backlog_ != 0 && backlog_ * mean_task_ > worth_waking_us * pool_.ticks_per_us &&
@@ -106,7 +105,7 @@ void worker::post(continuation& work) noexcept {
   ++posted_;
   // One task alone is its poster's: it runs next, and waking somebody for it costs more than it.
   // Two are a backlog.
-  if ((posted_ > 1 || left_behind_) && pool_.slots() > 1) {
+  if (posted_ > 1 || left_behind_) {
     own_.share();
     if (pool_.idle.sleeper_unsearched(word_) && pool_.wake_one(word_)) counters_.wake.add(1);
   }

@@ -31,9 +31,8 @@
 // I2  At index == Entries no claim can succeed, so the owner's plain stores to that word (open,
 //     reopen) race no claim.
 //       fifo_queue_test: every_element_is_got_or_stolen_once; tests/model/fifo_client.cpp
-// I3  Within a round the steal index only grows, except in share(), which restores one that is at
-// or
-//     above every earlier claim: a claim that succeeds late still claims entries that nobody has.
+// I3  Within a round the steal index only grows, except in share(), which restores one at or above
+//     every earlier claim: a claim that succeeds late still claims entries that nobody has.
 //       fifo_queue_test: share_gives_back_what_is_unread, every_element_is_got_or_stolen_once
 // I4  A block starts a new round only after the owner has consumed it to its end and stolen_ equals
 //     what thieves claimed in the previous round: no entry is overwritten while somebody reads it.
