@@ -86,8 +86,11 @@ def machine():
 
 def commit():
     def git(*words):
-        return subprocess.run(["git", "-C", ROOT, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                              check=False).stdout.strip()
+        try:
+            return subprocess.run(["git", "-C", ROOT, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                  text=True, check=False).stdout.strip()
+        except FileNotFoundError:  # a system without git
+            return ""
     return (git("rev-parse", "HEAD") or "unknown") + (" with changes" if git("status", "--porcelain", "-uno") else "")
 
 

@@ -57,7 +57,7 @@ void write_requests(std::string& to, const totals& http) {
 void write_durations(std::string& to, const totals& http) {
   constexpr std::string_view name = "bwos_http_request_duration_seconds";
   open(to, name, "histogram",
-       "Time from the receipt of a request's last bytes to the write of its answer.");
+       "Time from when a worker took up a batch of requests to the write of their answers.");
   const std::string bucket = std::string(name) + "_bucket";
   std::string labels;
   std::uint64_t below = 0;

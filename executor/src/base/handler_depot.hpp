@@ -20,6 +20,8 @@
 #include <mutex>
 #include <new>
 
+#include "base/cache_line.hpp"
+
 namespace bwos {
 
 struct free_block {
@@ -49,7 +51,7 @@ static_assert(handler_class::of(32) == 0 && handler_class::of(33) == 1);
 static_assert(handler_class::of(64) == 1 && handler_class::of(65) == 2);
 static_assert(handler_class::of(handler_block_max) == handler_class::count - 1);
 
-class handler_depot {
+class alignas(cache_line) handler_depot {
  public:
   static constexpr std::size_t chain_blocks = 64;
 

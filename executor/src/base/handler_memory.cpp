@@ -49,11 +49,17 @@ void begin() noexcept {
 
 [[gnu::noinline]] void* allocate_elsewhere(std::size_t index, pool& of) {
   begin();
+  block_cache::list& list = cache.lists[index];
+  if (free_block* const leaving = list.leaving) {
+    list.leaving = leaving->next;
+    --list.leaving_count;
+    return leaving;
+  }
   const std::size_t size = handler_class::bytes(index);
   if (cache.room >= handler_depot::chain_blocks * size) {
     if (free_block* const chain = of.core().handlers.take(index)) {
       cache.room -= (handler_depot::chain_blocks - 1) * size;
-      cache.lists[index].kept = chain->next;
+      list.kept = chain->next;
       return chain;
     }
   }

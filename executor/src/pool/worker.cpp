@@ -20,6 +20,8 @@ constexpr unsigned yield_events_min = 12;
 /// While tasks take less than a microsecond on average, the clock (8.5 ns to read on the machine
 /// where this was measured, a third of a short task) is looked at once in so many.
 constexpr unsigned short_tasks_per_look = 8;
+/// A busy worker that has met somebody at the inject queue's lock in so many slices waits for it.
+constexpr unsigned inject_misses_max = 8;
 
 }  // namespace
 
@@ -35,6 +37,7 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
                                                     pool.settings.receive_bytes)),
       own_timers_(-1),
       own_(queue_.as_owner()) {
+  mean_task_ = pool.ticks_per_us;  // not known yet: the clock is looked at after each task
   worker_context::pool = &pool;
   worker_context::index = index;
   home = home_reactor;
@@ -140,16 +143,21 @@ void worker::spill(continuation& work) noexcept {
   if (pool_.wake_one(word_)) counters_.wake.add(1);
 }
 
-/// Its share of what is there, so that a deep queue costs few locks; but no more than fits, or
-/// tasks would be spilled right back, behind younger ones.
+/// Its share of what is there, so that a deep queue costs few locks: up to a block's worth where
+/// the own queue is dry, and no more than a steal's where it is not, so that a flood from outside
+/// cannot put an ever longer backlog before the reactor's events. Never more than fits, or tasks
+/// would be spilled right back, behind younger ones.
 bool worker::take_inject(bool has_work) noexcept {
   constexpr std::size_t room = queue::capacity - queue::block_entries;
   if (backlog_ >= room) return false;
-  const std::size_t share =
-      std::min(pool_.inject.size_relaxed() / pool_.slots(), queue::block_entries);
+  std::size_t share = std::min(pool_.inject.size_relaxed() / pool_.slots(), queue::block_entries);
+  share -= std::min(share, backlog_);
   const std::size_t wanted =
       std::min(std::max<std::size_t>(share, pool_.settings.steal_batch), room - backlog_);
-  continuation_chain taken = has_work ? pool_.inject.try_pop(wanted) : pool_.inject.pop(wanted);
+  const bool patient = !has_work || inject_misses_ == inject_misses_max;
+  continuation_chain taken = patient ? pool_.inject.pop(wanted) : pool_.inject.try_pop(wanted);
+  const bool missed = !patient && taken.empty() && pool_.inject.size_relaxed() != 0;
+  inject_misses_ = missed ? inject_misses_ + 1 : 0;
   if (taken.empty()) return false;
   counters_.inject_get.add(taken.count);
   found_ = taken.count > 1 ? found::more : found::one;

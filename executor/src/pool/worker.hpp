@@ -88,6 +88,7 @@ class worker final : public worker_context {
   bool left_behind_ = false;      // the running task has tasks behind it
   bool slice_over_ = false;       // the running task asked for the reactor's turn
   unsigned posted_ = 0;           // by the running task
+  unsigned inject_misses_ = 0;    // in a row: somebody else had the inject queue's lock
   unsigned slice_tasks_ = 0;      // run since the last look at the reactor
   std::size_t backlog_ =
       0;  // tasks in the own queue; too many after a steal, right again when empty
