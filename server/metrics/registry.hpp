@@ -58,7 +58,7 @@ class alignas(128) slot {
   void request(route where, status code) noexcept {
     requests_[static_cast<std::size_t>(where)][static_cast<std::size_t>(code)].add(1);
   }
-  /// So many requests were answered by one write, each `took` after their bytes had come.
+  /// So many requests were answered by one write, `took` after a worker had taken them up.
   void answered(unsigned requests, ticks took) noexcept {
     std::size_t bucket = 0;
     while (bucket < bounds_.size() && took > bounds_[bucket]) ++bucket;

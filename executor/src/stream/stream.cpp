@@ -53,24 +53,22 @@ bool stream::receive_operation::await_ready() noexcept {
   return attempt(false);
 }
 
-/// True: result_ is there. `notified`: a wait has just ended, so the socket is worth a look though
-/// its bit was consumed by that; where something else comes first, the next receive owes it the
-/// look.
+/// True: result_ is there. `notified`: a wait has just ended, so the socket is owed a look though
+/// its bit was consumed by that; where something else comes first, the next receive owes it.
 bool stream::receive_operation::attempt(bool notified) noexcept {
+  socket_->more |= notified;
   const std::uint32_t seen = socket_->look();
   if ((seen & descriptor::interrupted) != 0) {
     socket_->consume(descriptor::interrupted);
-    socket_->more |= notified;
     result_.error = std::make_error_code(std::errc::operation_canceled);
     return true;
   }
   if ((seen & descriptor::expired) != 0 && socket_->home.deadline_passed(*socket_)) {
-    socket_->more |= notified;
     result_.error = std::make_error_code(std::errc::timed_out);
     return true;
   }
   constexpr std::uint32_t ready = descriptor::readable | descriptor::hangup;
-  if (!notified && !socket_->more && (seen & ready) == 0) return false;
+  if (!socket_->more && (seen & ready) == 0) return false;
   return socket_->home.receive(*socket_, result_);
 }
 
