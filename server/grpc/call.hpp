@@ -26,21 +26,27 @@ struct call_loop {
 };
 
 /// What the coroutine of an armed call waits for. gRPC delivers three tags for each call, each the
-/// address of this object plus an `event`; the poller turns them into one post to the pool for each
-/// await, without an allocation. Serves one call after the other, from before the pollers start.
+/// address of this object plus an `event`; the poller turns them into at most one post to the pool
+/// for each await, without an allocation. Serves one call after the other, from before the pollers
+/// start.
 ///
 /// INVARIANTS
-/// C1  `accepted` comes first. If it is not ok, neither of the others comes.
+/// C1  `accepted` comes once after each arming, and first. If it is not ok, neither of the others
+///     comes.
 ///
 /// C2  After an ok `accepted`, `closed` comes exactly once, at any time; early if the call was
 ///     cancelled.
 ///
-/// C3  `answered` comes exactly once after each finish(). Whichever of it and `closed` comes second
-///     posts; if `closed` came before finish(), the call may also end without one.
+/// C3  `answered` comes exactly once after each finish(). If `closed` came before finish(), the
+///     call may also end without one.
 ///
-/// gRPC orders what it does with a tag before the tag's delivery, but in ways that a race detector
-/// does not see; each step therefore also hands over through `state_`. Test of all:
-/// tests/grpc/calls_test.cpp and lifecycle_test.cpp, under TSan.
+/// C4  The coroutine goes on when the last of its step's parties is done: of an arming the one that
+///     armed and `accepted`; of a finish() the one that began it, `answered` and `closed`. So
+///     nothing that a starting gRPC call still reads goes away under it, and each step orders all
+///     that its parties did by `state_` alone: what gRPC orders inside is invisible to a race
+///     detector.
+///
+/// Test of all: tests/grpc/calls_test.cpp and lifecycle_test.cpp, under TSan.
 class call_steps : public continuation {
  public:
   enum event : std::uint8_t { accepted, answered, closed };
@@ -52,50 +58,57 @@ class call_steps : public continuation {
     const auto which =
         static_cast<event>(reinterpret_cast<std::uintptr_t>(tag) % alignof(call_steps));
     auto* const self = reinterpret_cast<call_steps*>(static_cast<std::byte*>(tag) - which);
-    self->arrived(which, ok);
+    static constexpr std::uint8_t bits[] = {bit_accepted, bit_answered, bit_closed};
+    static constexpr std::uint8_t oks[] = {bit_taken, bit_sent, 0};
+    const bool last = self->done(bits[which], ok ? oks[which] : std::uint8_t{0});
+    if (last) self->workers_.post(*self);  // Otherwise *self may be gone already (C4).
   }
 
   [[nodiscard]] void* tag(event which) noexcept {
     return reinterpret_cast<std::byte*>(this) + which;
   }
 
-  /// Forgets the call before, of which nothing is outstanding.
-  void begin() noexcept {
-    // [call.begin] relaxed: the poller looks at it only after [call.start].
+  /// Forgets the call before, of which nothing is outstanding. The handle is the one to resume in
+  /// both steps.
+  void begin(std::coroutine_handle<> handle) noexcept {
+    waiting_ = handle;
+    // [call.begin] relaxed: gRPC learns of the tags only after this, in the same thread.
     state_.store(0, std::memory_order_relaxed);
   }
 
-  void wait_with(std::coroutine_handle<> handle) noexcept {
-    waiting_ = handle;
-    // [call.start] release: what the coroutine wrote is the poller's to read. Partner:
-    // [call.arrive].
-    state_.fetch_and(static_cast<std::uint8_t>(~bit_ok), std::memory_order_release);
-  }
+  /// For the coroutine's await_suspend, after the call of gRPC's that starts the step: true when
+  /// it has to wait; *this and its frame may then be gone.
+  [[nodiscard]] bool armed() noexcept { return !done(bit_armed, 0); }
+  [[nodiscard]] bool finishing() noexcept { return !done(bit_finishing, 0); }
 
-  /// The last step's ok: it was accepted, or its answer was sent.
-  [[nodiscard]] bool step_ok() const noexcept { return has(bit_ok); }
+  [[nodiscard]] bool was_taken() const noexcept { return has(bit_taken); }
+  [[nodiscard]] bool was_sent() const noexcept { return has(bit_sent); }
   [[nodiscard]] bool has_closed() const noexcept { return has(bit_closed); }
 
  private:
-  static constexpr std::uint8_t bit_ok = 1;
-  static constexpr std::uint8_t bit_answered = 2;
-  static constexpr std::uint8_t bit_closed = 4;
+  static constexpr std::uint8_t bit_armed = 1;
+  static constexpr std::uint8_t bit_accepted = 2;
+  static constexpr std::uint8_t bit_finishing = 4;
+  static constexpr std::uint8_t bit_answered = 8;
+  static constexpr std::uint8_t bit_closed = 16;
+  static constexpr std::uint8_t bit_taken = 32;  // `accepted` was ok.
+  static constexpr std::uint8_t bit_sent = 64;   // `answered` was ok.
+  static constexpr std::uint8_t accept_step = bit_armed | bit_accepted;
+  static constexpr std::uint8_t finish_step = bit_finishing | bit_answered | bit_closed;
 
   [[nodiscard]] bool has(std::uint8_t bit) const noexcept {
-    // [call.look] acquire: before the context is asked why it was closed. Partner: [call.arrive].
+    // [call.look] acquire: before the context is asked why it was closed. Partner: [call.done].
     return (state_.load(std::memory_order_acquire) & bit) != 0;
   }
 
-  void arrived(event which, bool ok) noexcept {
-    static constexpr std::uint8_t bits[] = {0, bit_answered, bit_closed};
-    const auto news =
-        static_cast<std::uint8_t>(bits[which] | (ok && which != closed ? bit_ok : std::uint8_t{0}));
-    // [call.arrive] acq_rel: release to [call.look] and to the poster, if that is another poller's
-    // thread; acquire of [call.start], and, for the one that posts, of the other's arrival.
+  /// One party of a step is done; true for the last, which makes the coroutine go on.
+  [[nodiscard]] bool done(std::uint8_t party, std::uint8_t ok) noexcept {
+    const std::uint8_t step = (party & accept_step) != 0 ? accept_step : finish_step;
+    const auto news = static_cast<std::uint8_t>(party | ok);
+    // [call.done] acq_rel: release of what this party did, to the last; acquire, for the last, of
+    // what the others did. Partner: itself, and [call.look].
     const std::uint8_t before = state_.fetch_or(news, std::memory_order_acq_rel);
-    const bool complete = which == accepted || (which == answered && (before & bit_closed) != 0) ||
-                          (which == closed && (before & bit_answered) != 0);
-    if (complete) workers_.post(*this);  // Otherwise the call, and *this, may be gone already (C3).
+    return ((before | news) & step) == step;
   }
 
   static void resume(continuation& self, disposition how) noexcept {
@@ -121,7 +134,6 @@ template <class Request, class Reply>
 class unary_call {
  public:
   explicit unary_call(call_steps& steps) : steps_(steps) {
-    steps_.begin();
     context_.AsyncNotifyWhenDone(steps_.tag(call_steps::closed));
   }
 
@@ -134,10 +146,13 @@ class unary_call {
                             grpc::ServerCompletionQueue& queue) noexcept {
     struct awaiter {
       bool await_ready() const noexcept { return false; }
-      void await_suspend(std::coroutine_handle<> handle) {
-        call_.begin_accept(handle, service_, arm_, queue_);
+      bool await_suspend(std::coroutine_handle<> handle) {
+        call_.steps_.begin(handle);
+        (service_.*arm_)(&call_.context_, &call_.request, &call_.responder_, &queue_, &queue_,
+                         call_.steps_.tag(call_steps::accepted));
+        return call_.steps_.armed();
       }
-      bool await_resume() const noexcept { return call_.steps_.step_ok(); }
+      bool await_resume() const noexcept { return call_.steps_.was_taken(); }
 
       unary_call& call_;
       Service& service_;
@@ -151,9 +166,17 @@ class unary_call {
   [[nodiscard]] auto finish(const grpc::Status& status) noexcept {
     struct awaiter {
       bool await_ready() const noexcept { return false; }
-      void await_suspend(std::coroutine_handle<> handle) { call_.begin_finish(handle, status_); }
+      bool await_suspend(std::coroutine_handle<>) {
+        void* const tag = call_.steps_.tag(call_steps::answered);
+        if (status_.ok()) {
+          call_.responder_.Finish(call_.reply, status_, tag);
+        } else {
+          call_.responder_.FinishWithError(status_, tag);
+        }
+        return call_.steps_.finishing();
+      }
       bool await_resume() const noexcept {
-        return call_.steps_.step_ok() && !call_.context_.IsCancelled();
+        return call_.steps_.was_sent() && !call_.context_.IsCancelled();
       }
 
       unary_call& call_;
@@ -170,27 +193,6 @@ class unary_call {
   }
 
  private:
-  // After wait_with() the coroutine may go on at any moment, on another thread, and even end: from
-  // there on both touch only their arguments and what gRPC asks for.
-  template <class Service>
-  void begin_accept(std::coroutine_handle<> handle, Service& service,
-                    arm_function<Service, Request, Reply> arm, grpc::ServerCompletionQueue& queue) {
-    void* const tag = steps_.tag(call_steps::accepted);
-    steps_.wait_with(handle);
-    (service.*arm)(&context_, &request, &responder_, &queue, &queue, tag);
-  }
-
-  void begin_finish(std::coroutine_handle<> handle, const grpc::Status& status) {
-    void* const tag = steps_.tag(call_steps::answered);
-    const bool ok = status.ok();
-    steps_.wait_with(handle);
-    if (ok) {
-      responder_.Finish(reply, status, tag);
-    } else {
-      responder_.FinishWithError(status, tag);
-    }
-  }
-
   call_steps& steps_;
   grpc::ServerContext context_;
   grpc::ServerAsyncResponseWriter<Reply> responder_{&context_};
