@@ -89,6 +89,7 @@ def _two() -> Scenario:
         (
             Variant("bwos", "bwos-server", ("--workers", "2")),
             Variant("bwos-no-steal", "bwos-server", ("--workers", "2", "--steal", "none")),
+            Variant("bwos-private", "bwos-server", ("--workers", "2", "--reactor-group", "1")),
             Variant("floor", "epoll_floor", ("--threads", "2")),
             Variant("asio_coro", "asio_coro", ("--threads", "2")),
         ),
