@@ -15,6 +15,7 @@
 
 #include "base/handler_depot.hpp"
 #include "base/ticks.hpp"
+#include "lane/lane.hpp"
 #include "park/idle_set.hpp"
 #include "pool/worker.hpp"
 #include "queue/inject_queue.hpp"
@@ -34,6 +35,7 @@ class pool_core {
   void start();  // the threads
   void post(continuation& work) noexcept;
   void yield(continuation& work) noexcept;
+  void post_long(lane_entry& entry) noexcept;
   void attach();
   void stop() noexcept;
   void join();
@@ -66,6 +68,7 @@ class pool_core {
   const options settings;
   const ticks ticks_per_us;
   inject_queue inject;
+  lane long_work;
   idle_set idle;
   handler_depot handlers;
 
