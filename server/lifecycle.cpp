@@ -75,8 +75,13 @@ std::optional<int> termination_signals::wait_for(
 
 server::server(const config& settings)
     : settings_(settings),
-      http_context_{
-          .workers = pool_, .handlers = service_, .metrics = metrics_, .limits = settings_.http},
+      times_(static_cast<metrics::ticks>(settings_.lane_threshold().count()) *
+             metrics_.ticks_per_ms() / 1000),
+      http_context_{.workers = pool_,
+                    .handlers = service_,
+                    .metrics = metrics_,
+                    .limits = settings_.http,
+                    .times = times_},
       pool_(settings_.pool_options()) {
   service_.work_us_max = settings_.work_us_max;
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };

@@ -48,6 +48,12 @@ class parser : private llhttp_t {
   [[nodiscard]] bool keep_alive() const noexcept { return keep_alive_; }
   [[nodiscard]] bool http_1_0() const noexcept { return http_minor == 0; }
 
+  /// Makes the request just read independent of the input, until release().
+  void keep() {
+    gather();
+    describe();
+  }
+
   /// The request is answered: frees what was gathered of it, and makes ready for the next one.
   void release() noexcept;
 

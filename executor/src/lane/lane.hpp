@@ -90,7 +90,8 @@ class alignas(cache_line) lane {
   [[nodiscard]] bool glance() const noexcept {
     // [lane.glance] relaxed: a hint; see above. Partner: none, nothing is read on its strength.
     const ticks oldest = oldest_.load(std::memory_order_relaxed);
-    // [lane.glance.servers] relaxed: the same hint's other half. Partner: none.
+    // [lane.glance.servers] relaxed: the same hint's other half. Partner: none, as
+    // [lane.glance].
     return oldest != 0 && servers_.load(std::memory_order_relaxed) < servers_max_;
   }
   /// The oldest entry is of age; possibly stale: looked at between any two slices.
