@@ -136,7 +136,7 @@ void add_flags(CLI::App& app, config& to) {
 
   group limits(app, "HTTP limits");
   limits.bytes("--header-bytes-max", to.http.header_bytes_max, 64, 1 << 20,
-               "Request line and header; above: 431");
+               "Request line and header; above: 431, 414 if the line alone is");
   limits.bytes("--body-bytes-max", to.http.body_bytes_max, 0, 1 << 30, "Body; above: 413");
   limits.number("--pipeline-max", to.http.pipeline_max, 1, 65536,
                 "Pipelined requests answered in one turn");

@@ -12,7 +12,7 @@ using std::chrono::microseconds;
 /// config.cpp has the ranges.
 struct http_limits {
   /// Request line and header fields; trailers and chunk extensions are counted against it anew.
-  /// Above: 431.
+  /// Above: 431, or 414 if the request line alone is.
   std::size_t header_bytes_max = 16 * 1024;
   /// Above: 413, before anything of the excess is kept.
   std::size_t body_bytes_max = 1024 * 1024;

@@ -56,17 +56,6 @@ struct worker_local {
   return mine;
 }
 
-status status_of(parser::outcome failure) noexcept {
-  switch (failure) {
-    case parser::outcome::header_too_large:
-      return status::header_fields_too_large;
-    case parser::outcome::body_too_large:
-      return status::payload_too_large;
-    default:
-      return status::bad_request;
-  }
-}
-
 /// Added to deadlines, which are counted from a clock that may be late by as much.
 constexpr std::chrono::milliseconds clock_lag{1};
 
@@ -187,8 +176,8 @@ connection::turn connection::answer(std::string_view input, worker_local& worker
     const auto [what, consumed] = parser_.feed(input.substr(result.used));
     result.used += consumed;
     if (what == parser::outcome::incomplete) break;
-    if (what != parser::outcome::request) {
-      append_refusal(status_of(what), worker);
+    if (what == parser::outcome::refused) {
+      append_refusal(parser_.refusal(), worker);
       ++result.answered;
       result.then = next::linger;
       break;
