@@ -117,7 +117,8 @@ void add_flags(CLI::App& app, config& to) {
   listening.address("--grpc-listen", to.grpc_listen, "gRPC");
   listening.number("--backlog", to.backlog, 1, 65535, "Connections that wait to be accepted");
   listening.number("--connections-max", to.connections_max, 1, 1'000'000,
-                   "HTTP connections at once", "what the descriptors allow, at most 65536");
+                   "HTTP connections at once; above: 503",
+                   "what the descriptors allow, at most 65536");
 
   group workers(app, "Workers");
   workers.number("--workers", to.workers, 1, options::workers_max, "Threads");

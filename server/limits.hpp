@@ -60,4 +60,8 @@ inline constexpr std::chrono::milliseconds drain_step{20};
 /// gRPC's sockets.
 inline constexpr std::size_t descriptors_reserved = 256;
 
+/// Peers above --connections-max that are told so at once, which takes each as long as it takes to
+/// close, at most linger_time; those above that are closed without a word.
+inline constexpr std::size_t refusals_max = descriptors_reserved / 2;
+
 }  // namespace bwos::server

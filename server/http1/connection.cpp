@@ -62,6 +62,39 @@ constexpr std::chrono::milliseconds clock_lag{1};
 /// What a connection does once everything that it has written is sent.
 enum class next : std::uint8_t { receive, go_on, linger, close };
 
+/// Appends an answer that is not a handler's, and behind which the connection ends.
+void append_last(const response& what, const context& shared, worker_local& worker) {
+  const clock::time_point now =
+      worker.coarse_now(metrics::now_ticks(), shared.metrics.ticks_per_ms());
+  write_response(worker.output, what, {.keep_alive = false}, worker.date.line(now));
+  shared.metrics.here().request(route::other, what.code);
+}
+
+/// An answer that no request has been read for: a fresh socket takes it at once.
+void send_busy(stream& peer, const context& shared) {
+  worker_local& worker = this_worker();
+  response busy = error_response(status::service_unavailable);
+  busy.header = "Retry-After: 1";  // a guess; places come back as soon as anybody leaves
+  append_last(busy, shared, worker);
+  const sent taken = peer.try_send(worker.output.bytes());
+  shared.metrics.here().sent(taken.bytes);
+}
+
+/// Our last answer is on its way. Closing with unread bytes would reset the connection and could
+/// overtake it, so the peer's are read and dropped until it closes, within bounds.
+task<void> linger(stream& peer) {
+  peer.shutdown_send();
+  peer.deadline(clock::now() + linger_time);
+  std::size_t dropped = 0;
+  while (dropped < linger_bytes_max) {
+    const received got = co_await peer.receive();
+    if (got.error == std::errc::operation_canceled)
+      continue;  // a drain: the deadline is near enough
+    if (got.error || got.end()) break;
+    dropped += got.bytes.size();
+  }
+}
+
 class connection {
  public:
   connection(stream peer, const context& shared) noexcept
@@ -74,7 +107,7 @@ class connection {
   next take_kept();
   [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }
   task<next> send_rest(next then);
-  task<void> linger();
+  [[nodiscard]] task<void> linger() { return http1::linger(peer_); }
 
  private:
   struct turn {
@@ -87,7 +120,6 @@ class connection {
   next take_end();
   next take_error(std::error_code error);
   turn answer(std::string_view input, worker_local& worker);
-  void append_refusal(status code, worker_local& worker);
   next refuse(status code, next then);
   next flush(worker_local& worker, const turn& what);
   next be_fair(std::size_t received_bytes, next then) noexcept;
@@ -162,7 +194,7 @@ next connection::take_error(std::error_code error) {
 
 next connection::refuse(status code, next then) {
   worker_local& worker = this_worker();
-  append_refusal(code, worker);
+  append_last(error_response(code), shared_, worker);
   return flush(worker, {.begun = metrics::now_ticks(), .then = then, .answered = 1});
 }
 
@@ -177,7 +209,7 @@ connection::turn connection::answer(std::string_view input, worker_local& worker
     result.used += consumed;
     if (what == parser::outcome::incomplete) break;
     if (what == parser::outcome::refused) {
-      append_refusal(parser_.refusal(), worker);
+      append_last(error_response(parser_.refusal()), shared_, worker);
       ++result.answered;
       result.then = next::linger;
       break;
@@ -216,13 +248,6 @@ connection::turn connection::answer(std::string_view input, worker_local& worker
   if (result.then == next::receive && is_idle() && shared_.handlers.is_draining())
     result.then = next::close;
   return result;
-}
-
-void connection::append_refusal(status code, worker_local& worker) {
-  const clock::time_point now =
-      worker.coarse_now(metrics::now_ticks(), shared_.metrics.ticks_per_ms());
-  write_response(worker.output, error_response(code), {.keep_alive = false}, worker.date.line(now));
-  shared_.metrics.here().request(route::other, code);
 }
 
 /// Sends what the worker's output holds, as far as that goes without waiting.
@@ -282,21 +307,6 @@ task<next> connection::send_rest(next then) {
   co_return take_sent(what, then);
 }
 
-/// Our last answer is on its way. Closing with unread bytes would reset the connection and could
-/// overtake it, so the peer's are read and dropped until it closes, within bounds.
-task<void> connection::linger() {
-  peer_.shutdown_send();
-  peer_.deadline(clock::now() + linger_time);
-  std::size_t dropped = 0;
-  while (dropped < linger_bytes_max) {
-    const received got = co_await peer_.receive();
-    if (got.error == std::errc::operation_canceled)
-      continue;  // a drain: the deadline is near enough
-    if (got.error || got.end()) break;
-    dropped += got.bytes.size();
-  }
-}
-
 }  // namespace
 
 task<void> serve(stream peer, const context& shared) {
@@ -319,6 +329,15 @@ task<void> serve(stream peer, const context& shared) {
     }
   } catch (const std::bad_alloc&) {
     // For this connection's bytes: it is closed, as it goes out of scope, and the others live.
+    shared.metrics.here().out_of_memory();
+  }
+}
+
+task<void> refuse(stream peer, const context& shared) {
+  try {
+    send_busy(peer, shared);
+    co_await linger(peer);
+  } catch (const std::bad_alloc&) {
     shared.metrics.here().out_of_memory();
   }
 }
