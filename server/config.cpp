@@ -117,7 +117,8 @@ void add_flags(CLI::App& app, config& to) {
   listening.address("--grpc-listen", to.grpc_listen, "gRPC");
   listening.number("--backlog", to.backlog, 1, 65535, "Connections that wait to be accepted");
   listening.number("--connections-max", to.connections_max, 1, 1'000'000,
-                   "HTTP connections at once", "what the descriptors allow, at most 65536");
+                   "HTTP connections at once; above: 503",
+                   "what the descriptors allow, at most 65536");
 
   group workers(app, "Workers");
   workers.number("--workers", to.workers, 1, options::workers_max, "Threads");
@@ -143,7 +144,7 @@ void add_flags(CLI::App& app, config& to) {
 
   group limits(app, "HTTP limits");
   limits.bytes("--header-bytes-max", to.http.header_bytes_max, 64, 1 << 20,
-               "Request line and header; above: 431");
+               "Request line and header; above: 431, 414 if the line alone is");
   limits.bytes("--body-bytes-max", to.http.body_bytes_max, 0, 1 << 30, "Body; above: 413");
   limits.number("--pipeline-max", to.http.pipeline_max, 1, 65536,
                 "Pipelined requests answered in one turn");

@@ -109,7 +109,9 @@ void server::start_grpc() {
 
 void server::start_http(listener& http) {
   http.start([this](stream peer) { return http1::serve(std::move(peer), http_context_); },
-             connections_max(settings_));
+             connections_max(settings_),
+             [this](stream peer) { return http1::refuse(std::move(peer), http_context_); },
+             refusals_max);
 }
 
 void server::log_start() const {

@@ -208,6 +208,39 @@ TEST_P(reactor_contract, pauses_accepting_without_descriptors_and_goes_on_when_o
   EXPECT_EQ(server.accepting.accepted(), 12U);
 }
 
+TEST_P(reactor_contract, lets_a_handler_tell_those_above_the_limit_and_closes_those_above_that) {
+  const auto tell = [](stream peer) -> task<void> {
+    static_cast<void>(co_await peer.send(bytes_of("no")));
+    peer.shutdown_send();
+    for (;;) {  // ends with the peer
+      const received got = co_await peer.receive();
+      if (got.error || got.end()) co_return;
+    }
+  };
+  test_server server(settings(), echo, 1, tell, 2);
+  tcp_client inside(server.address);
+  ASSERT_TRUE(inside.send("x"));
+  ASSERT_EQ(inside.receive(1), "x");
+  std::deque<tcp_client> told;
+  for (int i = 0; i < 2; ++i) {
+    told.emplace_back(server.address);
+    ASSERT_TRUE(told.back().send(pattern(100'000)));  // unread, it would reset the connection
+    EXPECT_EQ(told.back().receive(3), "no");
+  }
+  for (int i = 0; i < 10; ++i) EXPECT_LE(tcp_client(server.address).receive_end(), 0);
+  EXPECT_EQ(server.accepting.connections(), 1U);
+  EXPECT_EQ(server.accepting.accepted(), 1U);
+  EXPECT_EQ(server.accepting.refused(), 12U);
+
+  told.clear();  // their places come back, and the one inside
+  EXPECT_TRUE(eventually([&] { return tcp_client(server.address).receive(3) == "no"; }));
+  inside.close();
+  EXPECT_TRUE(eventually([&] {
+    tcp_client again(server.address);
+    return again.send("y") && again.receive(1) == "y";
+  }));
+}
+
 TEST_P(reactor_contract, loses_nothing_without_buffers_and_with_every_second_run_stolen) {
   for (const unsigned buffers : {2U, 8U}) {
     options scarce = settings();

@@ -56,17 +56,6 @@ struct worker_local {
   return mine;
 }
 
-status status_of(parser::outcome failure) noexcept {
-  switch (failure) {
-    case parser::outcome::header_too_large:
-      return status::header_fields_too_large;
-    case parser::outcome::body_too_large:
-      return status::payload_too_large;
-    default:
-      return status::bad_request;
-  }
-}
-
 /// Added to deadlines, which are counted from a clock that may be late by as much.
 constexpr std::chrono::milliseconds clock_lag{1};
 
@@ -76,6 +65,39 @@ enum class next : std::uint8_t { receive, go_on, lane, linger, close };
 /// With what it has not parsed yet.
 constexpr bool comes_back(next then) noexcept {
   return then == next::go_on || then == next::lane;
+}
+
+/// Appends an answer that is not a handler's, and behind which the connection ends.
+void append_last(const response& what, const context& shared, worker_local& worker) {
+  const clock::time_point now =
+      worker.coarse_now(metrics::now_ticks(), shared.metrics.ticks_per_ms());
+  write_response(worker.output, what, {.keep_alive = false}, worker.date.line(now));
+  shared.metrics.here().request(route::other, what.code);
+}
+
+/// An answer that no request has been read for: a fresh socket takes it at once.
+void send_busy(stream& peer, const context& shared) {
+  worker_local& worker = this_worker();
+  response busy = error_response(status::service_unavailable);
+  busy.header = "Retry-After: 1";  // a guess; places come back as soon as anybody leaves
+  append_last(busy, shared, worker);
+  const sent taken = peer.try_send(worker.output.bytes());
+  shared.metrics.here().sent(taken.bytes);
+}
+
+/// Our last answer is on its way. Closing with unread bytes would reset the connection and could
+/// overtake it, so the peer's are read and dropped until it closes, within bounds.
+task<void> linger(stream& peer) {
+  peer.shutdown_send();
+  peer.deadline(clock::now() + linger_time);
+  std::size_t dropped = 0;
+  while (dropped < linger_bytes_max) {
+    const received got = co_await peer.receive();
+    if (got.error == std::errc::operation_canceled)
+      continue;  // a drain: the deadline is near enough
+    if (got.error || got.end()) break;
+    dropped += got.bytes.size();
+  }
 }
 
 class connection {
@@ -90,7 +112,7 @@ class connection {
   next take_kept();
   [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }
   task<next> send_rest(next then);
-  task<void> linger();
+  [[nodiscard]] task<void> linger() { return http1::linger(peer_); }
 
  private:
   struct turn {
@@ -105,7 +127,6 @@ class connection {
   turn answer(std::string_view input, worker_local& worker);
   bool read_request(std::string_view input, turn& result, worker_local& worker);
   void answer_request(bool more, turn& result, worker_local& worker, clock::time_point now);
-  void append_refusal(status code, worker_local& worker);
   next refuse(status code, next then);
   next flush(worker_local& worker, const turn& what);
   next be_fair(std::size_t received_bytes, next then) noexcept;
@@ -181,7 +202,7 @@ next connection::take_error(std::error_code error) {
 
 next connection::refuse(status code, next then) {
   worker_local& worker = this_worker();
-  append_refusal(code, worker);
+  append_last(error_response(code), shared_, worker);
   return flush(worker, {.begun = metrics::now_ticks(), .then = then, .answered = 1});
 }
 
@@ -213,14 +234,14 @@ bool connection::read_request(std::string_view input, turn& result, worker_local
   const auto [what, consumed] = parser_.feed(input.substr(result.used));
   result.used += consumed;
   if (what == parser::outcome::incomplete) return false;
-  if (what != parser::outcome::request) {
-    append_refusal(status_of(what), worker);
+  if (what == parser::outcome::refused) {
+    append_last(error_response(parser_.refusal()), shared_, worker);
     ++result.answered;
     result.then = next::linger;
     return false;
   }
   if (!shared_.times.is_long(find_route(parser_.current().path))) return true;
-  parser_.keep();
+  parser_.hold();
   lane_since_ = result.answered == 0 ? result.begun : metrics::now_ticks();
   result.then = next::lane;
   return false;
@@ -255,13 +276,6 @@ void connection::answer_request(bool more, turn& result, worker_local& worker,
                     worker.output.size() > output_bytes_max ||
                     (look && (metrics::now_ticks() - result.begun) * 1000 > slice);
   if (keep && more && over) result.then = next::go_on;
-}
-
-void connection::append_refusal(status code, worker_local& worker) {
-  const clock::time_point now =
-      worker.coarse_now(metrics::now_ticks(), shared_.metrics.ticks_per_ms());
-  write_response(worker.output, error_response(code), {.keep_alive = false}, worker.date.line(now));
-  shared_.metrics.here().request(route::other, code);
 }
 
 /// Sends what the worker's output holds, as far as that goes without waiting.
@@ -321,21 +335,6 @@ task<next> connection::send_rest(next then) {
   co_return take_sent(what, then);
 }
 
-/// Our last answer is on its way. Closing with unread bytes would reset the connection and could
-/// overtake it, so the peer's are read and dropped until it closes, within bounds.
-task<void> connection::linger() {
-  peer_.shutdown_send();
-  peer_.deadline(clock::now() + linger_time);
-  std::size_t dropped = 0;
-  while (dropped < linger_bytes_max) {
-    const received got = co_await peer_.receive();
-    if (got.error == std::errc::operation_canceled)
-      continue;  // a drain: the deadline is near enough
-    if (got.error || got.end()) break;
-    dropped += got.bytes.size();
-  }
-}
-
 }  // namespace
 
 task<void> serve(stream peer, const context& shared) {
@@ -361,6 +360,15 @@ task<void> serve(stream peer, const context& shared) {
     }
   } catch (const std::bad_alloc&) {
     // For this connection's bytes: it is closed, as it goes out of scope, and the others live.
+    shared.metrics.here().out_of_memory();
+  }
+}
+
+task<void> refuse(stream peer, const context& shared) {
+  try {
+    send_busy(peer, shared);
+    co_await linger(peer);
+  } catch (const std::bad_alloc&) {
     shared.metrics.here().out_of_memory();
   }
 }

@@ -25,4 +25,7 @@ struct context {
 /// time.
 task<void> serve(stream peer, const context& shared);
 
+/// Tells a peer that there are too many connections (503), and closes it once that has arrived.
+task<void> refuse(stream peer, const context& shared);
+
 }  // namespace bwos::server::http1

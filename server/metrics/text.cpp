@@ -91,7 +91,7 @@ void write_http(std::string& to, const snapshot& what) {
   if (!what.http_listens) return;
   single(to, "bwos_http_connections", "gauge", "Connections open now.", what.connections);
   single(to, "bwos_http_accepted_total", "counter", "Connections accepted.", what.accepted);
-  single(to, "bwos_http_refused_total", "counter", "Connections closed at once: --connections-max.",
+  single(to, "bwos_http_refused_total", "counter", "Connections refused: --connections-max.",
          what.refused);
 }
 
