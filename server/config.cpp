@@ -168,8 +168,12 @@ void add_flags(CLI::App& app, config& to) {
   timeouts.duration("--body-timeout", to.http.body_timeout, 1ms, 24h, "A request's body");
   timeouts.duration("--write-timeout", to.http.write_timeout, 1ms, 24h,
                     "A peer that does not read its answers");
+  timeouts.duration("--drain-delay", to.drain_delay, 0ms, 24h,
+                    "SIGTERM or SIGINT: not ready, but still accepting, for so long");
+  timeouts.duration("--drain-idle", to.http.drain_idle, 0ms, 24h,
+                    "Then: an HTTP connection without a request ends");
   timeouts.duration("--drain-timeout", to.drain_timeout, 0ms, 24h,
-                    "What runs at SIGTERM or SIGINT may take so long");
+                    "Then: what runs may take so long");
 
   group logging(app, "Logging");
   std::vector<std::pair<std::string, std::string>> levels;

@@ -148,11 +148,23 @@ bool server::http_has_ended() const noexcept {
   return !http_ || (http_->closed() && http_->connections() == 0);
 }
 
+/// For --drain-delay, in which load balancers find out and send no more.
+void server::serve_unready(const termination_signals& signals) const {
+  if (settings_.drain_delay.count() == 0) return;
+  spdlog::info("not ready, accepting for {} ms yet", settings_.drain_delay.count() / 1000);
+  const auto end = clock::now() + settings_.drain_delay;
+  for (auto now = clock::now(); now < end; now = clock::now()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now);
+    if (const auto again = signals.wait_for(left)) ::_exit(128 + *again);
+  }
+}
+
 void server::drain(const termination_signals& signals) {
-  const auto deadline = clock::now() + settings_.drain_timeout;
-  spdlog::info("draining, for at most {} ms", settings_.drain_timeout.count() / 1000);
   service_.draining.store(true, std::memory_order_relaxed);  // see service::draining
   if (grpc_) grpc_->begin_drain();
+  serve_unready(signals);
+  const auto deadline = clock::now() + settings_.drain_timeout;
+  spdlog::info("draining, for at most {} ms", settings_.drain_timeout.count() / 1000);
   if (http_) http_->close();
 
   std::atomic<bool> grpc_has_ended{false};

@@ -39,10 +39,11 @@ struct start_error : std::runtime_error {
 
 /// Everything that runs, in the order in which it is started.
 ///   start:  pool, sockets bound, gRPC serving, HTTP accepting. Nothing is accepted before all of
-///   it is there. drain:  1. /readyz says 503, the health service NOT_SERVING
+///   it is there.
+///   drain:  1. /readyz says 503, the health service NOT_SERVING, and every connection ends with
+///           its present request; new ones are accepted for --drain-delay yet
 ///           2. listeners accept what their backlog holds, and close
-///           3. idle connections are closed; the others end with their present requests, gRPC calls
-///           finish
+///           3. connections without a request end after --drain-idle; gRPC calls finish
 ///           4. at the end of the drain timeout what is left is cut off
 class server {
  public:
@@ -63,6 +64,7 @@ class server {
   void start_http(listener& http);
   void log_start() const;
   void write_metrics(std::string& to) const;
+  void serve_unready(const termination_signals& signals) const;
   [[nodiscard]] bool http_has_ended() const noexcept;
 
   const config settings_;

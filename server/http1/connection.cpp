@@ -179,7 +179,7 @@ next connection::take_error(std::error_code error) {
   if (error == std::errc::operation_canceled) {
     if (shared_.handlers.is_draining() && is_idle() && !leaving_) {
       leaving_ = true;
-      peer_.deadline(clock::now() + drain_grace);
+      peer_.deadline(clock::now() + shared_.limits.drain_idle);
     }
     return next::receive;
   }

@@ -37,6 +37,8 @@ TEST(config, listens_on_loopback_unless_told_otherwise) {
   const config& defaults = accepted(result);
   EXPECT_EQ(defaults.http_listen, "127.0.0.1:8080");
   EXPECT_EQ(defaults.grpc.address, "127.0.0.1:50051");
+  EXPECT_EQ(defaults.drain_delay, 0s);
+  EXPECT_EQ(defaults.http.drain_idle, 1s);
   EXPECT_EQ(defaults.drain_timeout, 30s);
   EXPECT_EQ(defaults.http.header_bytes_max, 16U * 1024);
   EXPECT_EQ(defaults.http.body_bytes_max, 1024U * 1024);
@@ -86,6 +88,10 @@ TEST(config, reads_every_flag) {
                                "3s",
                                "--write-timeout",
                                "4s",
+                               "--drain-delay",
+                               "5s",
+                               "--drain-idle",
+                               "6s",
                                "--drain-timeout",
                                "0",
                                "--log-level",
@@ -112,6 +118,8 @@ TEST(config, reads_every_flag) {
   EXPECT_EQ(all.http.header_timeout, 2s);
   EXPECT_EQ(all.http.body_timeout, 3s);
   EXPECT_EQ(all.http.write_timeout, 4s);
+  EXPECT_EQ(all.drain_delay, 5s);
+  EXPECT_EQ(all.http.drain_idle, 6s);
   EXPECT_EQ(all.drain_timeout, 0s);
   EXPECT_EQ(all.log_level, "warn");
 }
