@@ -334,8 +334,8 @@ bool parser::has_plain_request_line() const noexcept {
 
 status parser::judge_fields() noexcept {
   if ((seen_ & coded) != 0) {
-    // RFC 9112, 6.1 and 6.3. llhttp has refused chunks that are named twice or not last, and a
-    // length beside them.
+    // RFC 9112, 6.1 and 6.3. llhttp has refused chunks that are named twice or not last, and, but
+    // where nothing at all is named, a length beside them.
     if ((flags & F_CHUNKED) == 0 || (flags & F_CONTENT_LENGTH) != 0 || http_minor == 0)
       return status::bad_request;
     if ((seen_ & other_coding) != 0) return status::not_implemented;
