@@ -8,7 +8,8 @@ usage() {
   cat <<'USAGE'
 deploy/test.sh          installs what is missing, builds build/release and runs its test suite
 deploy/test.sh --all    also: format, scripts, clang with its tidy checks, debug, address, undefined and thread
-                        sanitizers. Every step is tried; the overview at the end names those that failed
+                        sanitizers, and a minute of fuzzing for each target. Every step is tried; the overview at the
+                        end names those that failed
 Environment: BWOS_JOBS  compilers at once (default: one per CPU)
 USAGE
 }
@@ -40,6 +41,15 @@ build_and_test_clang() { configure clang -DBWOS_BENCH=ON && compile clang && sui
 build_and_test_debug() {
   configure debug -DBWOS_BENCH=OFF && compile debug --target executor/all && suite debug --tests-regex "$coroutines"
 }
+
+# fuzz NAME: for a minute, from the kept corpus and what earlier runs added to build/fuzz. A failing input is kept there.
+fuzz() {
+  mkdir -p "build/fuzz/found/$1"
+  "build/fuzz/server/tests/fuzz/$1_fuzz" -max_total_time=60 -timeout=10 -max_len=2000 -verbosity=0 -print_final_stats=1 \
+    -dict="server/tests/fuzz/$1.dict" -artifact_prefix="build/fuzz/$1-" \
+    "build/fuzz/found/$1" "server/tests/fuzz/corpus/$1"
+}
+build_and_fuzz() { cmake --preset fuzz && compile fuzz && fuzz http && fuzz config; }
 
 check_format() {
   find executor server loadtest \( -name '*.hpp' -o -name '*.cpp' \) -print0 |
@@ -81,6 +91,7 @@ run_all() {
   step 'debug: the executor, coroutine tests' build_and_test_debug
   step 'address and undefined behaviour sanitizers: build and suite' build_and_test_asan
   step 'thread sanitizer: build and suite' build_and_test_tsan
+  step 'fuzzing: HTTP and the command line, a minute each' build_and_fuzz
 
   printf '\n== [%4d s] overview\n' "$SECONDS"
   printf '%s\n' "${overview[@]}"

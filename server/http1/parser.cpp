@@ -2,6 +2,7 @@
 #include "http1/parser.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "http1/syntax.hpp"
@@ -16,11 +17,27 @@ std::string_view trimmed(std::string_view text) noexcept {
   return text;
 }
 
+/// is_host(), but for the text that this thread has found good last: nearly all requests name the
+/// same host.
+bool is_host_again(std::string_view text) noexcept {
+  struct good {
+    std::array<char, 63> text;
+    std::uint8_t size;
+  };
+  constinit thread_local good last{};
+  if (text == std::string_view(last.text.data(), last.size)) return true;
+  if (!is_host(text)) return false;
+  if (text.size() <= last.text.size()) {
+    last.size = static_cast<std::uint8_t>(text.copy(last.text.data(), last.text.size()));
+  }
+  return true;
+}
+
 constexpr std::uint64_t bit(unsigned llhttp_method) noexcept {
   return std::uint64_t{1} << llhttp_method;
 }
 
-/// Of those that llhttp reads: the ones that refusal_of() knows, and no other way to CONNECT.
+/// Of those that llhttp reads: the ones that judge_request_line() knows.
 constexpr std::uint64_t known_methods = bit(HTTP_GET) | bit(HTTP_HEAD) | bit(HTTP_POST) |
                                         bit(HTTP_PUT) | bit(HTTP_DELETE) | bit(HTTP_OPTIONS) |
                                         bit(HTTP_TRACE) | bit(HTTP_PATCH);
@@ -68,7 +85,7 @@ struct callbacks {
     const std::string_view text = trimmed({from, length});
     switch (p.field_) {
       case parser::field::host:
-        if (!is_host(text)) p.note(parser::bad_host);
+        if (!is_host_again(text)) p.note(parser::bad_host);
         break;
       case parser::field::expect:
         p.note(is_lower_case_of(text, "100-continue") ? parser::expects_continue
@@ -187,19 +204,16 @@ void parser::release() noexcept {
 /// From the end of a request to the end of the next one, or as far as the input goes.
 parser::outcome parser::read_head(std::string_view& rest) {
   if (phase_ == phase::idle) {
-    if (!skip_empty_lines(rest)) return refuse(status::bad_request);
-    if (rest.empty()) return outcome::incomplete;
-    if (!is_token(rest.front())) return refuse(status::bad_request);  // now: no line may ever come
+    if (half_empty_line_ || !is_token(rest.front())) [[unlikely]] {
+      if (!skip_empty_lines(rest)) return refuse(status::bad_request);
+      if (rest.empty()) return outcome::incomplete;
+    }
     phase_ = phase::header;
   }
   const std::size_t room = limits_.header_bytes_max - gathered_.size();
+  const bool new_line = lines_.first_line() == 0;
   const auto [what, size] = lines_.scan(rest.substr(0, room));
-  if (what == line_scan::outcome::malformed) return refuse(status::bad_request);
-  if (what == line_scan::outcome::incomplete) {
-    if (rest.size() < room) return keep(rest);
-    return refuse(lines_.first_line() == 0 ? status::uri_too_long
-                                           : status::header_fields_too_large);
-  }
+  if (what != line_scan::outcome::complete) return keep(rest, what, new_line);
   if (!gathering_) {
     base_ = rest.data();
     return run(rest);
@@ -230,12 +244,22 @@ parser::outcome parser::read_trailers(std::string_view& rest) {
   return read;
 }
 
-/// A head that is not whole yet.
-parser::outcome parser::keep(std::string_view& rest) {
+/// The head is not whole yet, or will not be. Its first line is judged as soon as it has come: what
+/// speaks another protocol may send no more.
+parser::outcome parser::keep(std::string_view& rest, line_scan::outcome what, bool new_line) {
   gathering_ = true;
-  gathered_.append(rest);
+  const std::size_t room = limits_.header_bytes_max - gathered_.size();
+  const bool full = rest.size() >= room;
+  gathered_.append(rest.substr(0, room));
   rest = {};
-  return outcome::incomplete;
+  const std::size_t line = lines_.first_line();
+  if (new_line && line > 0) {
+    const status why = judge_request_line({gathered_.data(), line});
+    if (why != status::ok) return refuse(why);
+  }
+  if (what == line_scan::outcome::malformed) return refuse(status::bad_request);
+  if (!full) return outcome::incomplete;
+  return refuse(line == 0 ? status::uri_too_long : status::header_fields_too_large);
 }
 
 /// Has llhttp read all that is there, up to the end of a request.
@@ -258,8 +282,7 @@ parser::outcome parser::has_stopped(llhttp_errno_t error, std::string_view& rest
     gather();
     return outcome::incomplete;
   }
-  if (phase_ == phase::header && refusal_ == status::bad_request)
-    refusal_ = refusal_of({base_, lines_.first_line()});
+  if (phase_ == phase::header && refusal_ == status::bad_request) refusal_ = judge_failure();
   return outcome::refused;
 }
 
@@ -273,19 +296,25 @@ int parser::fail(status why) noexcept {
   return -1;
 }
 
-/// Empty lines before a request, which RFC 9112 asks to ignore. False: half a line.
+/// Empty lines before a request, which RFC 9112 asks to ignore. False: no request begins behind
+/// them.
 bool parser::skip_empty_lines(std::string_view& rest) noexcept {
-  while (!rest.empty()) {
-    if (half_empty_line_ ? rest.front() != '\n' : rest.front() != '\r') break;
+  while (!rest.empty() && rest.front() == (half_empty_line_ ? '\n' : '\r')) {
     half_empty_line_ = !half_empty_line_;
     rest.remove_prefix(1);
   }
-  return rest.empty() || !half_empty_line_;
+  return rest.empty() || (!half_empty_line_ && is_token(rest.front()));
+}
+
+/// llhttp or judge() objects to a whole head: by its first line if the fault is there.
+status parser::judge_failure() const noexcept {
+  const status why = judge_request_line({base_, lines_.first_line()});
+  return why == status::ok ? status::bad_request : why;
 }
 
 /// The head is whole and llhttp has read it: what else there is to object to; else ok.
 status parser::judge() noexcept {
-  if (!has_plain_request_line()) return refusal_of({base_, lines_.first_line()});
+  if (!has_plain_request_line()) return judge_failure();
   if (!split_target()) return status::bad_request;
   if (seen_ != host || http_minor == 0) [[unlikely]] {
     if (const status why = judge_fields(); why != status::ok) return why;
@@ -305,8 +334,8 @@ bool parser::has_plain_request_line() const noexcept {
 
 status parser::judge_fields() noexcept {
   if ((seen_ & coded) != 0) {
-    // RFC 9112, 6.1 and 6.3. llhttp has refused chunks that are named twice or not last, and a
-    // length beside them.
+    // RFC 9112, 6.1 and 6.3. llhttp has refused chunks that are named twice or not last, and, but
+    // where nothing at all is named, a length beside them.
     if ((flags & F_CHUNKED) == 0 || (flags & F_CONTENT_LENGTH) != 0 || http_minor == 0)
       return status::bad_request;
     if ((seen_ & other_coding) != 0) return status::not_implemented;

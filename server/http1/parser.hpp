@@ -39,8 +39,8 @@ class parser : private llhttp_t {
   parser(const parser&) = delete;
   parser& operator=(const parser&) = delete;
 
-  /// Reads up to the end of one request. The input need not outlive the call unless the outcome is
-  /// `request`.
+  /// Reads up to the end of one request. The input is not empty; it need not outlive the call
+  /// unless the outcome is `request`.
   result feed(std::string_view input);
 
   /// The request just read, valid until release() as long as the input is.
@@ -93,15 +93,16 @@ class parser : private llhttp_t {
   outcome read_head(std::string_view& rest);
   outcome read_body(std::string_view& rest);
   outcome read_trailers(std::string_view& rest);
-  outcome keep(std::string_view& rest);
   outcome run(std::string_view& rest);
-  outcome has_stopped(llhttp_errno_t error, std::string_view& rest);
+  [[gnu::cold]] outcome keep(std::string_view& rest, line_scan::outcome what, bool new_line);
+  [[gnu::cold]] outcome has_stopped(llhttp_errno_t error, std::string_view& rest);
   outcome refuse(status why) noexcept;
-  bool skip_empty_lines(std::string_view& rest) noexcept;
+  [[gnu::cold]] bool skip_empty_lines(std::string_view& rest) noexcept;
   bool split_target() noexcept;
-  bool skip_authority() noexcept;
+  [[gnu::cold]] bool skip_authority() noexcept;
+  [[nodiscard, gnu::cold]] status judge_failure() const noexcept;
   status judge() noexcept;
-  status judge_fields() noexcept;
+  [[gnu::cold]] status judge_fields() noexcept;
   [[nodiscard]] bool has_plain_request_line() const noexcept;
   int fail(status why) noexcept;
   void note(seen what) noexcept { seen_ = static_cast<std::uint8_t>(seen_ | what); }

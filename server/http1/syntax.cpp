@@ -88,21 +88,21 @@ bool is_host(std::string_view text) noexcept {
   return size > 0 && text[size] == ':' && std::all_of(port.begin(), port.end(), is_digit);
 }
 
-status refusal_of(std::string_view request_line) noexcept {
-  request_line.remove_suffix(2);
-  const std::size_t method_end = request_line.find(' ');
-  const std::size_t target_end = request_line.rfind(' ');
+status judge_request_line(std::string_view line) noexcept {
+  line.remove_suffix(2);
+  const std::size_t method_end = line.find(' ');
+  const std::size_t target_end = line.rfind(' ');
   if (method_end == std::string_view::npos || method_end == 0 || target_end - method_end < 2)
     return status::bad_request;
-  const std::string_view method = request_line.substr(0, method_end);
-  const std::string_view target = request_line.substr(method_end + 1, target_end - method_end - 1);
-  const std::string_view version = request_line.substr(target_end + 1);
+  const std::string_view method = line.substr(0, method_end);
+  const std::string_view target = line.substr(method_end + 1, target_end - method_end - 1);
+  const std::string_view version = line.substr(target_end + 1);
   if (!std::all_of(method.begin(), method.end(), is_token) || !is_version(version) ||
       target.find(' ') != std::string_view::npos)
     return status::bad_request;
   if (version[5] != '1') return status::version_not_supported;
   if (method == "CONNECT") return status::method_not_allowed;
-  return is_known(method) ? status::bad_request : status::not_implemented;
+  return is_known(method) ? status::ok : status::not_implemented;
 }
 
 }  // namespace bwos::server::http1

@@ -26,8 +26,8 @@ namespace bwos::server::http1 {
   return true;
 }
 
-/// How to refuse a head that cannot be taken: by its request line (with its end) if the fault is
-/// there, else as a bad request.
-[[nodiscard]] status refusal_of(std::string_view request_line) noexcept;
+/// How to refuse a request with this first line (given with its end); ok where nothing but its
+/// target can be wrong.
+[[nodiscard]] status judge_request_line(std::string_view line) noexcept;
 
 }  // namespace bwos::server::http1

@@ -335,6 +335,18 @@ TEST(parser, refuses_what_is_no_request_line) {
       status::bad_request);
 }
 
+TEST(parser, refuses_a_first_line_as_soon_as_it_has_come) {
+  EXPECT_EQ(first_refusal("\x16"), status::bad_request);
+  EXPECT_EQ(first_refusal("SSH-2.0-x\r\n"), status::bad_request);
+  EXPECT_EQ(first_refusal("GET / HTTP/1.1\n"), status::bad_request);
+  EXPECT_EQ(first_refusal("NONSENSE / HTTP/1.1\r\n"), status::not_implemented);
+  EXPECT_EQ(first_refusal("GET / HTTP/2.0\r\n"), status::version_not_supported);
+  EXPECT_EQ(first_refusal("GET / HTTP/1.1\r\n"), no_answer);
+  // Also where the fault that is met first lies behind it.
+  expect_refused("NONSENSE / HTTP/1.1\r\n folded: x\r\n\r\n", status::not_implemented);
+  expect_refused("GET / HTTP/3.0\r\nbare: x\n\r\n", status::version_not_supported);
+}
+
 TEST(parser, refuses_a_target_of_another_form_than_its_method_has) {
   const std::string rest = " HTTP/1.1\r\nHost: a\r\n\r\n";
   for (const char* target : {"*", "*x", "a:80", "/a#b", "/a?b#c", "http://", "http:///a",
