@@ -160,6 +160,8 @@ void add_flags(CLI::App& app, config& to) {
   timeouts.duration("--body-timeout", to.http.body_timeout, 1ms, 24h, "A request's body");
   timeouts.duration("--write-timeout", to.http.write_timeout, 1ms, 24h,
                     "A peer that does not read its answers");
+  timeouts.duration("--stall-timeout", to.stall_timeout, 0ms, 24h,
+                    "/healthz fails while a worker is inside one task for longer; 0: never");
   timeouts.duration("--drain-delay", to.drain_delay, 0ms, 24h,
                     "SIGTERM or SIGINT: not ready, but still accepting, for so long");
   timeouts.duration("--drain-idle", to.http.drain_idle, 0ms, 24h,

@@ -25,7 +25,7 @@ int serve(const bwos::server::config& settings) {
 
   bwos::server::server running(settings);
   std::cout << running.addresses() << '\n' << std::flush;
-  signals.wait();
+  running.wait(signals);
   running.drain(signals);
   return 0;
 }

@@ -66,6 +66,9 @@ class pool {
 
   [[nodiscard]] unsigned workers() const noexcept;
   [[nodiscard]] pool_statistics statistics() const;
+  /// What worker 0 to workers() - 1 is in. Any thread: it costs the worker nothing, so that whoever
+  /// wants to know of tasks that do not end may ask at any time.
+  [[nodiscard]] worker_turn turn_of(unsigned worker) const noexcept;
 
   /// Awaitable: the coroutine goes on on a worker of this pool, through post().
   [[nodiscard]] auto schedule() noexcept;

@@ -48,5 +48,8 @@ unsigned pool::workers() const noexcept {
 pool_statistics pool::statistics() const {
   return core_->statistics();
 }
+worker_turn pool::turn_of(unsigned worker) const noexcept {
+  return core_->turn_of(worker);
+}
 
 }  // namespace bwos

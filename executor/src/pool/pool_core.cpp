@@ -240,6 +240,20 @@ pool_statistics pool_core::statistics() const {
   return result;
 }
 
+/// By the rate at which the counter has run since the pool's birth: ticks_per_us, measured in a
+/// moment, can be wrong by whatever interrupted that. A counter that runs ahead on another
+/// processor makes an age of 0.
+worker_turn pool_core::turn_of(unsigned index) const noexcept {
+  const ticks began = slots_[index]->turn_began();
+  const ticks now = now_ticks();
+  if (began == 0) return {};
+  if (now <= began || now <= born_ticks_) return {.began = began, .age = {}};
+  const std::chrono::duration<double, std::micro> lived = std::chrono::steady_clock::now() - born_;
+  const double share = static_cast<double>(now - began) / static_cast<double>(now - born_ticks_);
+  return {.began = began,
+          .age = std::chrono::duration_cast<std::chrono::microseconds>(lived * share)};
+}
+
 void pool_core::keep(std::shared_ptr<void> what) {
   const std::lock_guard guard(slots_lock_);
   kept_.push_back(std::move(what));

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bwos/options.hpp>
 #include <bwos/statistics.hpp>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -40,6 +41,7 @@ class pool_core {
   void work_started() noexcept;
   void work_finished() noexcept;
   [[nodiscard]] pool_statistics statistics() const;
+  [[nodiscard]] worker_turn turn_of(unsigned index) const noexcept;
 
   // For workers and I/O objects.
 
@@ -77,6 +79,8 @@ class pool_core {
   void discard_all() noexcept;
   [[nodiscard]] std::uint64_t departures() const noexcept;
 
+  const std::chrono::steady_clock::time_point born_ = std::chrono::steady_clock::now();
+  const ticks born_ticks_ = now_ticks();
   const reactor_choice choice_;
   const unsigned groups_;  // shared epoll sets; 0: none are shared
   std::vector<std::unique_ptr<reactor>> reactors_;

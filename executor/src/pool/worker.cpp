@@ -170,9 +170,11 @@ void worker::deliver(continuation_chain&& ready) noexcept {
 }
 
 void worker::begin_slice() noexcept {
+  const ticks now = now_ticks();
   slice_tasks_ = 0;
   slice_over_ = false;
-  slice_end_ = now_ticks() + static_cast<ticks>(pool_.settings.slice.count()) * pool_.ticks_per_us;
+  slice_end_ = now + static_cast<ticks>(pool_.settings.slice.count()) * pool_.ticks_per_us;
+  note_turn(now);
 }
 
 /// The own queue and the inject queue are empty. On a shared set the others' backlog comes first,
@@ -322,6 +324,7 @@ worker::place worker::something_to_steal() noexcept {
 
 /// Returns whether it took a wake's token (shared sets; elsewhere nobody asks).
 bool worker::sleep(continuation_chain& sink) noexcept {
+  note_turn(0);
   if (home == nullptr) {
     parker_.wait(own_timers_.wait_ms());
     own_timers_.advance(sink);
