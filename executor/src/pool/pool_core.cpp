@@ -91,6 +91,16 @@ pool_core::~pool_core() {
   discard_all();
 }
 
+namespace {
+
+bool is_inside(const pool_core& pool) noexcept {
+  const worker_context* at = current_worker();
+  while (at != nullptr && at->pool != &pool) at = at->outer;
+  return at != nullptr;
+}
+
+}  // namespace
+
 void pool_core::discard_all() noexcept {
   for (;;) {  // ends: what is discarded frees, and posts at most what frees the rest of itself
     continuation_chain rest = inject.pop(~std::size_t{0});
@@ -108,6 +118,7 @@ void pool_core::post(continuation& work) noexcept {
   if (here != nullptr && here->pool == this) {
     static_cast<worker*>(here)->post(work);
   } else {
+    detail::refuse(in_child(), "post to a pool in a child of fork(), where it has no workers");
     inject.push(work);
     wake_one(0);
   }
@@ -139,6 +150,7 @@ void pool_core::wake_all() noexcept {
 }
 
 void pool_core::attach() {
+  detail::refuse(in_child(), "attach to a pool in a child of fork()");
   if (stopping()) return;
   worker* mine = nullptr;
   {
@@ -163,8 +175,14 @@ void pool_core::stop() noexcept {
   // [pool.stop] seq_cst: a worker that parks announces itself and then looks at it; or it was set
   // before. Partner: [pool.stopping].
   stopping_.store(true, std::memory_order_seq_cst);
+  if (in_child()) return;  // there is nobody to wake, and the reactors are the parent's
   wake_all();
   note_progress();
+}
+
+void pool_core::give_up() noexcept {
+  // [pool.give_up] relaxed: seen by this thread, and there is no other. Partner: none (one thread).
+  stopping_.store(true, std::memory_order_relaxed);
 }
 
 void pool_core::work_started() noexcept {
@@ -189,6 +207,10 @@ void pool_core::note_progress() noexcept {
 }
 
 void pool_core::join() {
+  detail::refuse(in_child(), "join of a pool in a child of fork(), where it has no workers");
+  detail::refuse(is_inside(*this),
+                 "join, or the end, of a pool inside one of its own workers, which would wait for "
+                 "itself");
   {
     std::unique_lock guard(join_lock_);
     // [pool.joining] seq_cst: before the first look at what the workers do. Partner:

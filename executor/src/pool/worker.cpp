@@ -46,11 +46,12 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
 }
 
 void worker::run() {
-  worker_context* const outer = set_current_worker(this);
+  outer = set_current_worker(this);
   if (home != nullptr) home->start();
   begin_slice();
   while (!pool_.stopping()) {
     const bool spent = run_local();
+    if (spent) pool_.stay_in_parent();
     const bool injected = take_inject(spent);
     if (spent) {
       poll();
@@ -59,6 +60,7 @@ void worker::run() {
       park();
     }
   }
+  pool_.stay_in_parent();
   set_current_worker(outer);
 }
 
@@ -69,7 +71,7 @@ bool worker::run_local() noexcept {
   const ticks start = now_ticks();
   const unsigned clock_stride = mean_task_ < pool_.ticks_per_us ? short_tasks_per_look : 1;
   unsigned ran = 0;
-  bool spent = false;
+  bool spent = pool_.stopping();
   ticks now = start;
   continuation* work = nullptr;
   while (!spent && own_.get(work)) {
