@@ -180,7 +180,7 @@ void server::drain(const termination_signals& signals) {
     stalls_.log_new();
   }
   grpc_end.join();
-  if (http_ && !http_has_ended()) {
+  if (http_ && http_->connections() > 0) {
     spdlog::warn("{} HTTP connections cut off at the end of --drain-timeout", http_->connections());
   }
   pool_.stop();

@@ -11,8 +11,8 @@
 namespace bwos {
 namespace {
 
-/// A worker that forked goes on as a second self of itself, with the parent's reactor: it must not
-/// get to another task.
+/// A worker that forked has a twin in the child, with the parent's reactor: that one must not get
+/// to another task.
 void begin_child() noexcept {
   ++fork_generation;
   for (worker_context* at = current_worker(); at != nullptr; at = at->outer) at->pool->give_up();

@@ -71,7 +71,7 @@ bool worker::run_local() noexcept {
   const ticks start = now_ticks();
   const unsigned clock_stride = mean_task_ < pool_.ticks_per_us ? short_tasks_per_look : 1;
   unsigned ran = 0;
-  bool spent = pool_.stopping();
+  bool spent = pool_.stopping();  // also in a child of fork(), where nothing more may run
   ticks now = start;
   continuation* work = nullptr;
   while (!spent && own_.get(work)) {
