@@ -15,6 +15,8 @@
 
 namespace bwos::server {
 
+enum class log_format : std::uint8_t { text, json };
+
 /// Everything that the command line can say. --help has the meaning and range of each.
 struct config {
   std::string http_listen = "127.0.0.1:8080";   ///< Empty: no HTTP.
@@ -35,9 +37,11 @@ struct config {
   std::uint64_t work_us_max = 10'000;
   grpc_options grpc;  ///< Its address is grpc_listen.
 
+  std::chrono::microseconds stall_timeout = std::chrono::seconds(10);  ///< 0: not watched for.
   std::chrono::microseconds drain_delay{0};
   std::chrono::microseconds drain_timeout = std::chrono::seconds(30);
   std::string log_level = "info";
+  server::log_format log_format = server::log_format::text;
 
   [[nodiscard]] options pool_options() const;
   /// Zero: nothing goes through the lane. That is the default where workers have reactors of their
@@ -50,12 +54,16 @@ struct command_line {
   std::optional<int> exit_code;  ///< Set: say no more and leave with it.
 };
 
-/// What was asked for (--help, --version) goes to `out`; a mistake to `err`, one line with the
-/// flag, its value and what is valid, and exit code 2.
+/// Flags go over environment variables, those over the file of --config. What was asked for
+/// (--help,
+/// --version) goes to `out`; a mistake to `err`, one line with the flag, its value and what is
+/// valid, and exit code 2.
 command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
                                 std::ostream& err);
 
 /// "0.1.0" or "0.1.0+<commit>".
 [[nodiscard]] const char* version() noexcept;
+/// "Release, GNU 12.2.0": build type and compiler.
+[[nodiscard]] const char* build() noexcept;
 
 }  // namespace bwos::server

@@ -21,19 +21,25 @@ class pool_core;
 ///
 /// Order: continuations posted by one worker to itself start in that order as long as nobody steals
 /// and the queue does not spill; nothing is promised across workers.
+///
+/// fork(): the child of a process with a pool has none of its workers. It may exec or _exit, make
+/// pools of its own, and destroy this one, which then leaves everything as it is; the same goes for
+/// what a task forks. In the child post(), attach() and join() end it with a message, and so does a
+/// task that returns there. Streams, listeners and timers of the pool must not be touched.
 class pool {
  public:
   /// Starts the workers. Throws std::invalid_argument (options::validate) or std::system_error
   /// (threads, descriptors).
   explicit pool(const options& settings = {});
-  /// stop(), join(), then what never ran is discarded (continuation::disposition::discard).
+  /// stop(), join(), then what never ran is discarded (continuation::disposition::discard). Inside
+  /// one of its own workers it would wait for itself: a message, and the process ends.
   ~pool();
   pool(const pool&) = delete;
   pool& operator=(const pool&) = delete;
 
   /// Queues `work`: into the own queue on a worker of this pool, else into the inject queue. Any
-  /// thread. Never blocks on a full queue, never drops; after stop() the work is kept for
-  /// discarding.
+  /// thread. Never blocks on a full queue, never drops; after stop() or join() the work is kept for
+  /// discarding, which the pool's end does.
   void post(continuation& work) noexcept;
 
   /// Queues `work` behind what the reactor has ready, and ends the running slice; on other threads
@@ -68,12 +74,19 @@ class pool {
   [[nodiscard]] bool stopped() const noexcept;
 
   /// Waits until all queued work has run and work_started() is balanced (at once after stop()),
-  /// then ends the threads. Not from a worker of this pool. A second call returns once the first
-  /// has.
+  /// then ends the threads. A second call returns once the first has. Inside a worker of this pool,
+  /// also one that has attached itself to another pool meanwhile, it would wait for itself: a
+  /// message, and the process ends. Another pool may be joined there.
   void join();
+
+  /// Whether this process is a child of fork() of the one that made the pool.
+  [[nodiscard]] bool in_child() const noexcept;
 
   [[nodiscard]] unsigned workers() const noexcept;
   [[nodiscard]] pool_statistics statistics() const;
+  /// What worker 0 to workers() - 1 is in. Any thread: it costs the worker nothing, so that whoever
+  /// wants to know of tasks that do not end may ask at any time.
+  [[nodiscard]] worker_turn turn_of(unsigned worker) const noexcept;
 
   /// Awaitable: the coroutine goes on on a worker of this pool, through post().
   [[nodiscard]] auto schedule() noexcept;

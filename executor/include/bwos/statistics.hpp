@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,6 +38,12 @@ struct worker_statistics {
 #define BWOS_FIELD(name, meaning) std::uint64_t name = 0;
   BWOS_WORKER_COUNTERS(BWOS_FIELD)
 #undef BWOS_FIELD
+};
+
+/// A worker's turn of its loop: a slice of tasks and a look at its reactor.
+struct worker_turn {
+  std::uint64_t began = 0;  ///< Tells it from the worker's others; 0: the worker is parked.
+  std::chrono::microseconds age{0};  ///< Beyond options::slice: the time of the task at hand.
 };
 
 struct pool_statistics {

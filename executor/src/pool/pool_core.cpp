@@ -93,6 +93,16 @@ pool_core::~pool_core() {
   discard_all();
 }
 
+namespace {
+
+bool is_inside(const pool_core& pool) noexcept {
+  const worker_context* at = current_worker();
+  while (at != nullptr && at->pool != &pool) at = at->outer;
+  return at != nullptr;
+}
+
+}  // namespace
+
 void pool_core::discard_all() noexcept {
   for (;;) {  // ends: what is discarded frees, and posts at most what frees the rest of itself
     continuation_chain rest = inject.pop(~std::size_t{0});
@@ -111,6 +121,7 @@ void pool_core::post(continuation& work) noexcept {
   if (here != nullptr && here->pool == this) {
     static_cast<worker*>(here)->post(work);
   } else {
+    detail::refuse(in_child(), "post to a pool in a child of fork(), where it has no workers");
     inject.push(work);
     wake_one(0);
   }
@@ -130,6 +141,7 @@ void pool_core::post_long(lane_entry& entry) noexcept {
   if (here != nullptr && here->pool == this) {
     static_cast<worker*>(here)->post_long(entry);
   } else {
+    detail::refuse(in_child(), "post to a pool in a child of fork(), where it has no workers");
     long_work.push(entry);
     if (long_work.open() || long_work.unwatched()) wake_one(0);
   }
@@ -152,6 +164,7 @@ void pool_core::wake_all() noexcept {
 }
 
 void pool_core::attach() {
+  detail::refuse(in_child(), "attach to a pool in a child of fork()");
   if (stopping()) return;
   worker* mine = nullptr;
   {
@@ -176,8 +189,14 @@ void pool_core::stop() noexcept {
   // [pool.stop] seq_cst: a worker that parks announces itself and then looks at it; or it was set
   // before. Partner: [pool.stopping].
   stopping_.store(true, std::memory_order_seq_cst);
+  if (in_child()) return;  // there is nobody to wake, and the reactors are the parent's
   wake_all();
   note_progress();
+}
+
+void pool_core::give_up() noexcept {
+  // [pool.give_up] relaxed: seen by this thread, and there is no other. Partner: none (one thread).
+  stopping_.store(true, std::memory_order_relaxed);
 }
 
 void pool_core::work_started() noexcept {
@@ -202,6 +221,10 @@ void pool_core::note_progress() noexcept {
 }
 
 void pool_core::join() {
+  detail::refuse(in_child(), "join of a pool in a child of fork(), where it has no workers");
+  detail::refuse(is_inside(*this),
+                 "join, or the end, of a pool inside one of its own workers, which would wait for "
+                 "itself");
   {
     std::unique_lock guard(join_lock_);
     // [pool.joining] seq_cst: before the first look at what the workers do. Partner:
@@ -252,6 +275,20 @@ pool_statistics pool_core::statistics() const {
   result.reactor_note = choice_.note;
   result.reactor_refused = choice_.refused;
   return result;
+}
+
+/// By the rate at which the counter has run since the pool's birth: ticks_per_us, measured in a
+/// moment, can be wrong by whatever interrupted that. A counter that runs ahead on another
+/// processor makes an age of 0.
+worker_turn pool_core::turn_of(unsigned index) const noexcept {
+  const ticks began = slots_[index]->turn_began();
+  const ticks now = now_ticks();
+  if (began == 0) return {};
+  if (now <= began || now <= born_ticks_) return {.began = began, .age = {}};
+  const std::chrono::duration<double, std::micro> lived = std::chrono::steady_clock::now() - born_;
+  const double share = static_cast<double>(now - began) / static_cast<double>(now - born_ticks_);
+  return {.began = began,
+          .age = std::chrono::duration_cast<std::chrono::microseconds>(lived * share)};
 }
 
 void pool_core::keep(std::shared_ptr<void> what) {

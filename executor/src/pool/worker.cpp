@@ -47,12 +47,13 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
 }
 
 void worker::run() {
-  worker_context* const outer = set_current_worker(this);
+  outer = set_current_worker(this);
   if (home != nullptr) home->start();
   begin_slice();
   while (!pool_.stopping()) {
     serve_lane(true);
     const bool spent = run_local();
+    if (spent) pool_.stay_in_parent();
     const bool injected = take_inject(spent);
     if (spent) {
       poll();
@@ -61,6 +62,7 @@ void worker::run() {
       park();
     }
   }
+  pool_.stay_in_parent();
   set_current_worker(outer);
 }
 
@@ -71,7 +73,7 @@ bool worker::run_local() noexcept {
   const ticks start = now_ticks();
   const unsigned clock_stride = mean_task_ < pool_.ticks_per_us ? short_tasks_per_look : 1;
   unsigned ran = 0;
-  bool spent = false;
+  bool spent = pool_.stopping();  // also in a child of fork(), where nothing more may run
   ticks now = start;
   continuation* work = nullptr;
   while (!spent && own_.get(work)) {
@@ -184,9 +186,11 @@ void worker::deliver(continuation_chain&& ready) noexcept {
 }
 
 void worker::begin_slice() noexcept {
+  const ticks now = now_ticks();
   slice_tasks_ = 0;
   slice_over_ = false;
-  slice_end_ = now_ticks() + static_cast<ticks>(pool_.settings.slice.count()) * pool_.ticks_per_us;
+  slice_end_ = now + static_cast<ticks>(pool_.settings.slice.count()) * pool_.ticks_per_us;
+  note_turn(now);
 }
 
 /// The own queue and the inject queue are empty. On a shared set the others' backlog comes first,
@@ -370,6 +374,7 @@ void worker::watch_lane() noexcept {
 
 /// Returns whether it took a wake's token (shared sets; elsewhere nobody asks).
 bool worker::sleep(continuation_chain& sink) noexcept {
+  note_turn(0);
   if (home == nullptr) {
     parker_.wait(own_timers_.wait_ms());
     own_timers_.advance(sink);

@@ -49,6 +49,14 @@ class worker final : public worker_context {
     return departures_.load(std::memory_order_seq_cst);
   }
 
+  /// When its present turn of the loop began: a slice of tasks at most, unless one does not end. 0:
+  /// it is parked, or has not started.
+  [[nodiscard]] ticks turn_began() const noexcept {
+    // [worker.turn.read] relaxed: a time to compare with the present one, nothing is read on its
+    // strength. Partner: [worker.turn.note].
+    return turn_began_.load(std::memory_order_relaxed);
+  }
+
   /// After the threads have been joined: everything that never ran.
   void drain(continuation_chain& sink) noexcept;
 
@@ -74,6 +82,11 @@ class worker final : public worker_context {
   void spill(continuation& work) noexcept;
   void deliver(continuation_chain&& ready) noexcept;
   void begin_slice() noexcept;
+  void note_turn(ticks began) noexcept {
+    // [worker.turn.note] relaxed: publishes nothing but itself, written here alone. Partner:
+    // [worker.turn.read].
+    turn_began_.store(began, std::memory_order_relaxed);
+  }
   void expose_backlog() noexcept;
   bool take_stolen(worker& victim, std::size_t block, std::size_t count) noexcept;
   void stop_searching() noexcept;
@@ -107,6 +120,7 @@ class worker final : public worker_context {
   timer_service own_timers_;  // where no reactor has one
   timer_entry lane_watch_;    // ends somebody's sleep when the lane's oldest is of age
   std::atomic<std::uint64_t> departures_{0};
+  std::atomic<ticks> turn_began_{0};
   queue queue_;
   queue::owner& own_;
 };

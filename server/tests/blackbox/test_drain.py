@@ -16,7 +16,7 @@ from harness import PATIENCE, Reader, Server, is_silent, read_response
 
 PLAINTEXT = b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n"
 READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
-ROUNDS = int(os.environ.get("BWOS_DRAIN_ROUNDS", "2"))  # of each load; more when something was changed here
+ROUNDS = int(os.environ.get("BWOS_TEST_ROUNDS", "2"))  # of each load; more when something was changed here
 GHZ = shutil.which("ghz") or shutil.which("ghz", path=os.path.expanduser("~/go/bin"))
 
 
