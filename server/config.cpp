@@ -126,7 +126,8 @@ void add_flags(CLI::App& app, config& to) {
   listening.address("--grpc-listen", to.grpc_listen, "gRPC");
   listening.number("--backlog", to.backlog, 1, 65535, "Connections that wait to be accepted");
   listening.number("--connections-max", to.connections_max, 1, 1'000'000,
-                   "HTTP connections at once", "what the descriptors allow, at most 65536");
+                   "HTTP connections at once; above: 503",
+                   "what the descriptors allow, at most 65536");
 
   group workers(app, "Workers");
   workers.number("--workers", to.workers, 1, options::workers_max, "Threads");
@@ -142,10 +143,17 @@ void add_flags(CLI::App& app, config& to) {
                              {{"random", steal_kind::random}, {"none", steal_kind::none}},
                              "Whose work an idle worker takes");
   workers.toggle("--pin", to.pin, "Pin each worker to a CPU");
+  workers.number(
+      "--lane-threshold-us", to.lane_threshold_us, 0, 1'000'000,
+      "Requests of a route that takes longer on average, in us, wait for a worker that has "
+      "nothing else to do; 0: all run as they come",
+      "50, but 0 if workers have reactors of their own");
+  workers.duration("--lane-age", to.lane_age, 1us, 10s,
+                   "How long such a request waits before it is run first");
 
   group limits(app, "HTTP limits");
   limits.bytes("--header-bytes-max", to.http.header_bytes_max, 64, 1 << 20,
-               "Request line and header; above: 431");
+               "Request line and header; above: 431, 414 if the line alone is");
   limits.bytes("--body-bytes-max", to.http.body_bytes_max, 0, 1 << 30, "Body; above: 413");
   limits.number("--pipeline-max", to.http.pipeline_max, 1, 65536,
                 "Pipelined requests answered in one turn");
@@ -282,6 +290,7 @@ options config::pool_options() const {
   result.reactor = reactor;
   result.steal = steal;
   result.pin = pin;
+  result.lane_age = lane_age;
   if (reactor_group > 0) {
     result.reactor_group = reactor_group;
   } else {
@@ -289,6 +298,12 @@ options config::pool_options() const {
         reactor == reactor_kind::io_uring ? 1 : std::min(result.reactor_group, workers);
   }
   return result;
+}
+
+std::chrono::microseconds config::lane_threshold() const {
+  if (lane_threshold_us >= 0) return std::chrono::microseconds(lane_threshold_us);
+  const bool shared = workers == 1 || pool_options().reactor_group > 1;
+  return std::chrono::microseconds(shared ? 50 : 0);
 }
 
 command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,

@@ -30,6 +30,9 @@ struct config {
   steal_kind steal = steal_kind::random;
   bool pin = false;
 
+  int lane_threshold_us = -1;  ///< Below 0: not given; see lane_threshold().
+  std::chrono::microseconds lane_age = options{}.lane_age;
+
   http_limits http;
   std::uint64_t work_us_max = 10'000;
   grpc_options grpc;  ///< Its address is grpc_listen.
@@ -41,6 +44,9 @@ struct config {
   server::log_format log_format = server::log_format::text;
 
   [[nodiscard]] options pool_options() const;
+  /// Zero: nothing goes through the lane. That is the default where workers have reactors of their
+  /// own: one inside long work leaves its connections unattended, whoever's that work is.
+  [[nodiscard]] std::chrono::microseconds lane_threshold() const;
 };
 
 struct command_line {

@@ -69,8 +69,13 @@ std::optional<int> termination_signals::wait_for(
 
 server::server(const config& settings)
     : settings_(settings),
-      http_context_{
-          .workers = pool_, .handlers = service_, .metrics = metrics_, .limits = settings_.http},
+      times_(static_cast<metrics::ticks>(settings_.lane_threshold().count()) *
+             metrics_.ticks_per_ms() / 1000),
+      http_context_{.workers = pool_,
+                    .handlers = service_,
+                    .metrics = metrics_,
+                    .limits = settings_.http,
+                    .times = times_},
       pool_(settings_.pool_options()),
       stalls_(pool_, settings_.stall_timeout) {
   service_.work_us_max = settings_.work_us_max;
@@ -100,7 +105,9 @@ void server::start_grpc() {
 
 void server::start_http(listener& http) {
   http.start([this](stream peer) { return http1::serve(std::move(peer), http_context_); },
-             connections_max(settings_));
+             connections_max(settings_),
+             [this](stream peer) { return http1::refuse(std::move(peer), http_context_); },
+             refusals_max);
 }
 
 void server::log_start() const {

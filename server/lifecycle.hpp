@@ -75,6 +75,7 @@ class server {
   const config settings_;
   service service_;
   metrics::registry metrics_;
+  route_times times_;
   http1::context http_context_;  // connections refer to it until the pool has ended
   pool pool_;
   stall_watch stalls_;

@@ -12,7 +12,7 @@ using std::chrono::microseconds;
 /// config.cpp has the ranges.
 struct http_limits {
   /// Request line and header fields; trailers and chunk extensions are counted against it anew.
-  /// Above: 431.
+  /// Above: 431, or 414 if the request line alone is.
   std::size_t header_bytes_max = 16 * 1024;
   /// Above: 413, before anything of the excess is kept.
   std::size_t body_bytes_max = 1024 * 1024;
@@ -58,5 +58,9 @@ inline constexpr std::chrono::milliseconds drain_step{20};
 /// Descriptors kept back from the default of --connections-max: the library's own, listeners, logs,
 /// gRPC's sockets.
 inline constexpr std::size_t descriptors_reserved = 256;
+
+/// Peers above --connections-max that are told so at once, which takes each as long as it takes to
+/// close, at most linger_time; those above that are closed without a word.
+inline constexpr std::size_t refusals_max = descriptors_reserved / 2;
 
 }  // namespace bwos::server

@@ -11,7 +11,8 @@
 
 namespace bwos::server {
 
-enum class method : std::uint8_t { get, head, post, other };
+/// `other`: one that is known, and that no route takes.
+enum class method : std::uint8_t { get, head, post, options, other };
 
 struct request {
   method verb = method::other;
@@ -19,6 +20,7 @@ struct request {
   std::string_view query{};
   std::string_view content_type{};
   std::string_view body{};
+  bool length_known = false;  ///< It said how long its body is, or that chunks tell.
 };
 
 enum class status : std::uint8_t {
@@ -27,12 +29,17 @@ enum class status : std::uint8_t {
   not_found,
   method_not_allowed,
   request_timeout,
+  length_required,
   payload_too_large,
+  uri_too_long,
+  expectation_failed,
   header_fields_too_large,
   internal_error,
+  not_implemented,
   service_unavailable,
+  version_not_supported,
 };
-inline constexpr std::size_t status_count = 9;
+inline constexpr std::size_t status_count = 14;
 
 struct status_text {
   std::uint16_t code;
@@ -46,10 +53,15 @@ inline constexpr std::array<status_text, status_count> status_texts{{
     {404, "Not Found", "not found\n"},
     {405, "Method Not Allowed", "method not allowed\n"},
     {408, "Request Timeout", "request timeout\n"},
+    {411, "Length Required", "length required\n"},
     {413, "Payload Too Large", "payload too large\n"},
+    {414, "URI Too Long", "URI too long\n"},
+    {417, "Expectation Failed", "expectation failed\n"},
     {431, "Request Header Fields Too Large", "request header fields too large\n"},
     {500, "Internal Server Error", "internal server error\n"},
+    {501, "Not Implemented", "not implemented\n"},
     {503, "Service Unavailable", "service unavailable\n"},
+    {505, "HTTP Version Not Supported", "HTTP version not supported\n"},
 }};
 
 constexpr const status_text& text_of(status code) noexcept {
@@ -62,11 +74,17 @@ struct response {
   status code = status::ok;
   std::string_view content_type = plain_text;
   std::string_view body{};
-  std::string_view allow{};  ///< The methods that a method_not_allowed names.
+  std::string_view header{};  ///< A line more, such as "Allow: GET, HEAD".
 };
 
+/// Every method that any route takes: what OPTIONS says of the server, and 405 without a route.
+inline constexpr std::string_view allow_any = "Allow: GET, HEAD, POST, OPTIONS";
+
 constexpr response error_response(status code) noexcept {
-  return {.code = code, .content_type = plain_text, .body = text_of(code).body};
+  return {.code = code,
+          .content_type = plain_text,
+          .body = text_of(code).body,
+          .header = code == status::method_not_allowed ? allow_any : std::string_view()};
 }
 
 }  // namespace bwos::server

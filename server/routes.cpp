@@ -28,23 +28,36 @@ bool allowed(const route_entry& entry, method verb) noexcept {
   return entry.get ? verb == method::get || verb == method::head : verb == method::post;
 }
 
+std::string_view allow_line(const route_entry& entry) noexcept {
+  return entry.get ? "Allow: GET, HEAD, OPTIONS" : "Allow: POST, OPTIONS";
+}
+
+/// What a path, or with `allow_any` the server, takes. 200 and not 204, which goes without a
+/// length.
+constexpr response options_response(std::string_view allow) noexcept {
+  return {.code = status::ok, .header = allow};
+}
+
 }  // namespace
 
 response respond(route where, const request& what, const service& server, std::string& scratch) {
   if (where == route::other || (where == route::work && server.work_us_max == 0)) {
+    if (what.verb == method::options && what.path == "*") return options_response(allow_any);
     return error_response(status::not_found);
   }
   const route_entry& entry = routes[static_cast<std::size_t>(where)];
   if (!allowed(entry, what.verb)) {
+    if (what.verb == method::options) return options_response(allow_line(entry));
     response refusal = error_response(status::method_not_allowed);
-    refusal.allow = entry.get ? "GET, HEAD" : "POST";
+    refusal.header = allow_line(entry);
     return refusal;
   }
   switch (where) {
     case route::plaintext:
       return handlers::plaintext();
     case route::echo:
-      return handlers::echo(what);
+      // Not an empty body: a peer that does not say may have meant to send one.
+      return what.length_known ? handlers::echo(what) : error_response(status::length_required);
     case route::help:
       return handlers::help();
     case route::work:

@@ -45,6 +45,37 @@ TEST_P(reactor_contract, ends_a_receive_at_its_deadline_and_not_before) {
   for (tcp_client& each : clients) EXPECT_EQ(each.receive_end(), 0);
 }
 
+/// A worker in a long handler looks at its sockets only after their deadlines.
+TEST_P(reactor_contract, bytes_that_came_in_time_are_not_late) {
+  options alone = settings();
+  alone.workers = 1;
+  alone.reactor_group = 1;
+  std::atomic<bool> stalled{false};
+  std::atomic<int> timed_out{0};
+  test_server server(alone, [&](stream peer) -> task<void> {
+    for (;;) {  // ends with the peer
+      peer.timeout(500ms);
+      const received got = co_await peer.receive();
+      if (got.error == std::errc::timed_out) ++timed_out;
+      if (got.error || got.end()) co_return;
+      if (got.bytes.front() == std::byte{'s'}) {
+        stalled = true;
+        std::this_thread::sleep_for(800ms);
+      }
+      static_cast<void>(co_await peer.send(bytes_of("!")));
+    }
+  });
+  std::deque<tcp_client> clients;
+  for (int i = 0; i < 5; ++i) clients.emplace_back(server.address);
+  ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 5; }));
+  ASSERT_TRUE(clients.front().send("s"));
+  ASSERT_TRUE(eventually([&] { return stalled.load(); }));
+  for (std::size_t i = 1; i < clients.size(); ++i) ASSERT_TRUE(clients[i].send("?"));
+  for (tcp_client& each : clients) EXPECT_EQ(each.receive(1), "!");
+  EXPECT_EQ(timed_out, 0);
+  ASSERT_TRUE(eventually([&] { return timed_out == 5; }));
+}
+
 TEST_P(reactor_contract, ends_a_send_at_its_deadline) {
   std::atomic<int> expired{0};
   test_server server(settings(), [&](stream peer) -> task<void> {
@@ -175,6 +206,39 @@ TEST_P(reactor_contract, pauses_accepting_without_descriptors_and_goes_on_when_o
   }
   server.finish();
   EXPECT_EQ(server.accepting.accepted(), 12U);
+}
+
+TEST_P(reactor_contract, lets_a_handler_tell_those_above_the_limit_and_closes_those_above_that) {
+  const auto tell = [](stream peer) -> task<void> {
+    static_cast<void>(co_await peer.send(bytes_of("no")));
+    peer.shutdown_send();
+    for (;;) {  // ends with the peer
+      const received got = co_await peer.receive();
+      if (got.error || got.end()) co_return;
+    }
+  };
+  test_server server(settings(), echo, 1, tell, 2);
+  tcp_client inside(server.address);
+  ASSERT_TRUE(inside.send("x"));
+  ASSERT_EQ(inside.receive(1), "x");
+  std::deque<tcp_client> told;
+  for (int i = 0; i < 2; ++i) {
+    told.emplace_back(server.address);
+    ASSERT_TRUE(told.back().send(pattern(100'000)));  // unread, it would reset the connection
+    EXPECT_EQ(told.back().receive(3), "no");
+  }
+  for (int i = 0; i < 10; ++i) EXPECT_LE(tcp_client(server.address).receive_end(), 0);
+  EXPECT_EQ(server.accepting.connections(), 1U);
+  EXPECT_EQ(server.accepting.accepted(), 1U);
+  EXPECT_EQ(server.accepting.refused(), 12U);
+
+  told.clear();  // their places come back, and the one inside
+  EXPECT_TRUE(eventually([&] { return tcp_client(server.address).receive(3) == "no"; }));
+  inside.close();
+  EXPECT_TRUE(eventually([&] {
+    tcp_client again(server.address);
+    return again.send("y") && again.receive(1) == "y";
+  }));
 }
 
 TEST_P(reactor_contract, loses_nothing_without_buffers_and_with_every_second_run_stolen) {

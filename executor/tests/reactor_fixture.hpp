@@ -69,10 +69,11 @@ class reactor_contract : public testing::TestWithParam<flavour> {
 /// Listens on a port of the kernel's choice until it goes out of scope.
 struct test_server {
   explicit test_server(const options& settings, listener::handler handler,
-                       std::size_t connections_max = std::numeric_limits<std::size_t>::max())
+                       std::size_t connections_max = std::numeric_limits<std::size_t>::max(),
+                       listener::handler on_refused = {}, std::size_t refusals_max = 0)
       : workers(settings), accepting(workers, "127.0.0.1:0", 4096) {
     EXPECT_EQ(workers.statistics().reactor, settings.reactor);
-    accepting.start(std::move(handler), connections_max);
+    accepting.start(std::move(handler), connections_max, std::move(on_refused), refusals_max);
     address = accepting.address();
   }
   /// Accepts no more, and waits for the connections to end.

@@ -7,6 +7,7 @@
 
 #include "limits.hpp"
 #include "metrics/registry.hpp"
+#include "route_times.hpp"
 #include "routes.hpp"
 
 namespace bwos::server::http1 {
@@ -17,10 +18,14 @@ struct context {
   const service& handlers;
   metrics::registry& metrics;
   const http_limits& limits;
+  route_times& times;
 };
 
 /// Serves one connection until it ends, and closes it. Runs on the workers of the pool, on one at a
 /// time.
 task<void> serve(stream peer, const context& shared);
+
+/// Tells a peer that there are too many connections (503), and closes it once that has arrived.
+task<void> refuse(stream peer, const context& shared);
 
 }  // namespace bwos::server::http1

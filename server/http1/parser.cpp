@@ -2,42 +2,28 @@
 #include "http1/parser.hpp"
 
 #include <algorithm>
-#include <array>
-#include <limits>
+#include <cstring>
+
+#include "http1/syntax.hpp"
 
 namespace bwos::server::http1 {
 namespace {
 
-constexpr std::array<std::string_view, 4> field_names{"", "host", "expect", "content-type"};
-constexpr std::string_view continue_text = "100-continue";
-constexpr std::uint8_t mismatch = std::numeric_limits<std::uint8_t>::max();
-
-constexpr char lower(char c) noexcept {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-}
-
-/// `matched` bytes of `text` (lower case) came before; how many with `piece`, or `mismatch`.
-std::uint8_t match(std::string_view text, std::uint8_t matched, std::string_view piece) noexcept {
-  if (matched == mismatch || piece.size() > text.size() - matched) return mismatch;
-  for (const char c : piece) {
-    if (lower(c) != text[matched]) return mismatch;
-    ++matched;
-  }
-  return matched;
-}
+constexpr std::size_t behind_target = std::string_view(" HTTP/1.1\r\n").size();
 
 std::string_view trimmed(std::string_view text) noexcept {
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
   return text;
 }
 
-/// The absolute form of a target ("http://host/path?query") without scheme and authority.
-std::string_view without_authority(std::string_view target) noexcept {
-  const auto scheme = target.find("://");
-  if (scheme == std::string_view::npos || scheme > target.find_first_of("/?")) return target;
-  const auto path = target.find_first_of("/?", scheme + 3);
-  return path == std::string_view::npos ? std::string_view("/") : target.substr(path);
+constexpr std::uint64_t bit(unsigned llhttp_method) noexcept {
+  return std::uint64_t{1} << llhttp_method;
 }
+
+/// Of those that llhttp reads: the ones that refusal_of() knows, and no other way to CONNECT.
+constexpr std::uint64_t known_methods = bit(HTTP_GET) | bit(HTTP_HEAD) | bit(HTTP_POST) |
+                                        bit(HTTP_PUT) | bit(HTTP_DELETE) | bit(HTTP_OPTIONS) |
+                                        bit(HTTP_TRACE) | bit(HTTP_PATCH);
 
 method method_of(std::uint8_t llhttp_method) noexcept {
   switch (llhttp_method) {
@@ -47,6 +33,8 @@ method method_of(std::uint8_t llhttp_method) noexcept {
       return method::head;
     case HTTP_POST:
       return method::post;
+    case HTTP_OPTIONS:
+      return method::options;
     default:
       return method::other;
   }
@@ -54,131 +42,119 @@ method method_of(std::uint8_t llhttp_method) noexcept {
 
 }  // namespace
 
-/// llhttp's events. It stops at a value other than 0 and says so by an error; parser::failure_ has
+/// llhttp's events. It stops at a value other than 0 and says so by an error; parser::refusal_ has
 /// the reason.
 struct callbacks {
   static parser& self(llhttp_t* at) noexcept { return static_cast<parser&>(*at); }
 
-  static int begin(llhttp_t* at) noexcept {
-    self(at).phase_ = parser::phase::header;
-    return 0;
-  }
-
-  static int target(llhttp_t* at, const char* from, std::size_t length) {
+  static int target(llhttp_t* at, const char* from, std::size_t length) noexcept {
     parser& p = self(at);
-    if (const int error = p.count_header(from + length)) return error;
-    return p.take(p.target_, from, length);
+    p.path_ = p.part_of(from, length);
+    return 0;
   }
 
   static int name(llhttp_t* at, const char* from, std::size_t length) noexcept {
     parser& p = self(at);
-    if (p.phase_ == parser::phase::body) return trailing(at, from, length);
-    if (length == 0) return 0;  // a name that ended with the input before
-    if (p.name_matched_ == 0) {
-      switch (lower(*from)) {
-        case 'h':
-          p.field_ = parser::field::host;
-          break;
-        case 'e':
-          p.field_ = parser::field::expect;
-          break;
-        case 'c':
-          p.field_ = parser::field::content_type;
-          break;
-        default:
-          p.field_ = parser::field::other;
-          break;
-      }
-    }
-    p.name_matched_ =
-        match(field_names[static_cast<std::size_t>(p.field_)], p.name_matched_, {from, length});
+    if (p.trailers_) return 0;
+    p.field_ = field_of({from, length});
+    if (p.field_ == parser::field::host) p.note(parser::host, parser::bad_host);
+    if (p.field_ == parser::field::transfer_encoding) p.note(parser::coded, parser::other_coding);
     return 0;
   }
 
-  static int name_end(llhttp_t* at) noexcept {
+  static int value(llhttp_t* at, const char* from, std::size_t length) noexcept {
     parser& p = self(at);
-    if (p.phase_ == parser::phase::body) return 0;
-    const bool whole = p.name_matched_ == field_names[static_cast<std::size_t>(p.field_)].size();
-    if (!whole) p.field_ = parser::field::other;
-    p.name_matched_ = 0;
-    if (p.field_ == parser::field::host && p.hosts_ < 2) ++p.hosts_;
-    // The first of several counts. A second would also break the order of the parts in gathered_.
-    if (p.field_ == parser::field::content_type && p.content_type_.length > 0)
-      p.field_ = parser::field::other;
-    return 0;
-  }
-
-  static int value(llhttp_t* at, const char* from, std::size_t length) {
-    parser& p = self(at);
-    if (p.phase_ == parser::phase::body) return trailing(at, from, length);
-    if (const int error = p.count_header(from + length)) return error;
-    if (p.field_ == parser::field::content_type) return p.take(p.content_type_, from, length);
-    if (p.field_ == parser::field::expect) {
-      p.expect_matched_ = match(continue_text, p.expect_matched_, {from, length});
+    if (p.trailers_ || p.field_ == parser::field::other) return 0;
+    const std::string_view text = trimmed({from, length});
+    switch (p.field_) {
+      case parser::field::host:
+        if (!is_host(text)) p.note(parser::bad_host);
+        break;
+      case parser::field::expect:
+        p.note(is_lower_case_of(text, "100-continue") ? parser::expects_continue
+                                                      : parser::expects_other);
+        break;
+      case parser::field::content_type:  // the first of several
+        if (p.content_type_.length == 0) p.content_type_ = p.part_of(from, text.size());
+        break;
+      case parser::field::transfer_encoding:
+        if (!is_lower_case_of(text, "chunked")) p.note(parser::other_coding);
+        break;
+      case parser::field::other:
+        break;
     }
     return 0;
   }
 
   static int headers_end(llhttp_t* at) noexcept {
     parser& p = self(at);
-    // A CONNECT asks for a tunnel: what follows it would not be HTTP.
-    if (p.http_major != 1 || p.http_minor > 1 || p.llhttp_t::method == HTTP_CONNECT) {
-      return p.fail(parser::outcome::malformed);
-    }
-    // RFC 9112, 3.2: one Host in HTTP/1.1, and never more.
-    if (p.hosts_ > 1 || (p.hosts_ == 0 && p.http_minor == 1))
-      return p.fail(parser::outcome::malformed);
-    if ((p.flags & F_CONTENT_LENGTH) != 0 && p.content_length > p.limits_.body_bytes_max) {
-      return p.fail(parser::outcome::body_too_large);
-    }
+    if (const status why = p.judge(); why != status::ok) return p.fail(why);
     p.upgrade = 0;  // an offer that we do not take: the request is an ordinary one
     p.keep_alive_ = llhttp_should_keep_alive(at) != 0;
-    if (p.http_minor == 0) p.expect_matched_ = 0;
     p.phase_ = parser::phase::body;
     return 0;
   }
 
   static int body(llhttp_t* at, const char* from, std::size_t length) {
-    parser& p = self(at);
-    if (length > p.limits_.body_bytes_max - p.body_.length)
-      return p.fail(parser::outcome::body_too_large);
-    return p.take(p.body_, from, length);
+    self(at).take_body(from, length);
+    return 0;
   }
 
   static int chunk_header(llhttp_t* at) noexcept {
     parser& p = self(at);
-    const bool fits = p.content_length <= p.limits_.body_bytes_max - p.body_.length;
-    return fits ? 0 : p.fail(parser::outcome::body_too_large);
+    if (p.content_length > p.limits_.body_bytes_max - p.body_.length)
+      return p.fail(status::payload_too_large);
+    if (p.content_length > 0) return 0;
+    p.trailers_ = true;
+    p.lines_ = {};
+    return HPE_PAUSED;
   }
 
-  /// Trailers and chunk extensions: unused, but not endless.
-  static int trailing(llhttp_t* at, const char* /*from*/, std::size_t length) noexcept {
+  /// Unused, but not endless.
+  static int chunk_extension(llhttp_t* at, const char* /*from*/, std::size_t length) noexcept {
     parser& p = self(at);
     p.trailing_bytes_ += length;
     return p.trailing_bytes_ <= p.limits_.header_bytes_max
                ? 0
-               : p.fail(parser::outcome::header_too_large);
+               : p.fail(status::header_fields_too_large);
   }
 
   static int end(llhttp_t* at) noexcept {
-    self(at).complete_ = true;
+    parser& p = self(at);
+    p.complete_ = true;
+    // What a trailer says of the connection is not for us; llhttp would take it to heart.
+    if (p.keep_alive_) p.flags &= static_cast<std::uint16_t>(~F_CONNECTION_CLOSE);
     return HPE_PAUSED;
+  }
+
+  static parser::field field_of(std::string_view name) noexcept {
+    using enum parser::field;
+    switch (name.size()) {
+      case 4:
+        return is_lower_case_of(name, "host") ? host : other;
+      case 6:
+        return is_lower_case_of(name, "expect") ? expect : other;
+      case 12:
+        return is_lower_case_of(name, "content-type") ? content_type : other;
+      case 17:
+        return is_lower_case_of(name, "transfer-encoding") ? transfer_encoding : other;
+      default:
+        return other;
+    }
   }
 
   static const llhttp_settings_t* settings() noexcept {
     static const llhttp_settings_t all = [] {
       llhttp_settings_t s;
       llhttp_settings_init(&s);
-      s.on_message_begin = &begin;
       s.on_url = &target;
       s.on_header_field = &name;
-      s.on_header_field_complete = &name_end;
       s.on_header_value = &value;
       s.on_headers_complete = &headers_end;
       s.on_body = &body;
       s.on_chunk_header = &chunk_header;
-      s.on_chunk_extension_name = &trailing;
-      s.on_chunk_extension_value = &trailing;
+      s.on_chunk_extension_name = &chunk_extension;
+      s.on_chunk_extension_value = &chunk_extension;
       s.on_message_complete = &end;
       return s;
     }();
@@ -188,64 +164,205 @@ struct callbacks {
 
 parser::parser(const http_limits& limits) noexcept : llhttp_t{}, limits_(limits) {
   llhttp_init(this, HTTP_REQUEST, callbacks::settings());
+  // Any version, for us to judge: 1.2 is answered as 1.1, 2.0 told what it is.
+  lenient_flags = LENIENT_VERSION;
 }
 
 parser::result parser::feed(std::string_view input) {
-  input_ = input.data();
-  if (!gathering_) base_ = input_;
-  const llhttp_errno_t error = llhttp_execute(this, input.data(), input.size());
-  if (error == HPE_OK) {
-    if (phase_ == phase::idle) return {outcome::incomplete, input.size()};
-    if (phase_ == phase::header) {
-      header_bytes_ += input.size();
-      if (header_bytes_ > limits_.header_bytes_max)
-        return {outcome::header_too_large, input.size()};
-    }
-    gather();
-    return {outcome::incomplete, input.size()};
-  }
-  if (!complete_) return {failure_, input.size()};
-  describe();
-  const auto consumed = static_cast<std::size_t>(llhttp_get_error_pos(this) - input_);
-  llhttp_resume(this);
-  return {outcome::request, consumed};
+  std::string_view rest = input;
+  const outcome what = phase_ == phase::body ? read_body(rest) : read_head(rest);
+  return {what, input.size() - rest.size()};
 }
 
 void parser::release() noexcept {
   if (gathering_) std::string().swap(gathered_);
-  target_ = content_type_ = body_ = {};
-  header_bytes_ = trailing_bytes_ = 0;
+  path_ = query_ = content_type_ = body_ = {};
+  trailing_bytes_ = 0;
+  lines_ = {};
   phase_ = phase::idle;
-  field_ = field::other;
-  name_matched_ = hosts_ = expect_matched_ = 0;
-  gathering_ = keep_alive_ = complete_ = false;
+  seen_ = 0;
+  gathering_ = trailers_ = keep_alive_ = complete_ = false;
 }
 
-int parser::fail(outcome why) noexcept {
-  failure_ = why;
+/// From the end of a request to the end of the next one, or as far as the input goes.
+parser::outcome parser::read_head(std::string_view& rest) {
+  if (phase_ == phase::idle) {
+    if (!skip_empty_lines(rest)) return refuse(status::bad_request);
+    if (rest.empty()) return outcome::incomplete;
+    if (!is_token(rest.front())) return refuse(status::bad_request);  // now: no line may ever come
+    phase_ = phase::header;
+  }
+  const std::size_t room = limits_.header_bytes_max - gathered_.size();
+  const auto [what, size] = lines_.scan(rest.substr(0, room));
+  if (what == line_scan::outcome::malformed) return refuse(status::bad_request);
+  if (what == line_scan::outcome::incomplete) {
+    if (rest.size() < room) return keep(rest);
+    return refuse(lines_.first_line() == 0 ? status::uri_too_long
+                                           : status::header_fields_too_large);
+  }
+  if (!gathering_) {
+    base_ = rest.data();
+    return run(rest);
+  }
+  gathered_.append(rest.substr(0, size));
+  rest.remove_prefix(size);
+  base_ = gathered_.data();
+  std::string_view head = gathered_;
+  const outcome read = run(head);
+  return read == outcome::incomplete ? read_body(rest) : read;
+}
+
+parser::outcome parser::read_body(std::string_view& rest) {
+  return trailers_ ? read_trailers(rest) : run(rest);
+}
+
+parser::outcome parser::read_trailers(std::string_view& rest) {
+  const std::size_t room = limits_.header_bytes_max - trailing_bytes_;
+  const auto [what, used] = lines_.scan(rest.substr(0, room));
+  if (what == line_scan::outcome::malformed) return refuse(status::bad_request);
+  const std::size_t size =
+      what == line_scan::outcome::complete ? used : std::min(rest.size(), room);
+  trailing_bytes_ += size;
+  std::string_view lines = rest.substr(0, size);
+  rest.remove_prefix(size);
+  const outcome read = run(lines);
+  if (read == outcome::incomplete && size == room) return refuse(status::header_fields_too_large);
+  return read;
+}
+
+/// A head that is not whole yet.
+parser::outcome parser::keep(std::string_view& rest) {
+  gathering_ = true;
+  gathered_.append(rest);
+  rest = {};
+  return outcome::incomplete;
+}
+
+/// Has llhttp read all that is there, up to the end of a request.
+parser::outcome parser::run(std::string_view& rest) {
+  const llhttp_errno_t error = llhttp_execute(this, rest.data(), rest.size());
+  if (error != HPE_PAUSED) return has_stopped(error, rest);
+  rest.remove_prefix(static_cast<std::size_t>(llhttp_get_error_pos(this) - rest.data()));
+  llhttp_resume(this);
+  if (!complete_) return read_trailers(rest);
+  describe();
+  return outcome::request;
+}
+
+/// llhttp has, elsewhere than at a request's end.
+parser::outcome parser::has_stopped(llhttp_errno_t error, std::string_view& rest) {
+  // Behind a whole head llhttp waits for more of it: an HTTP/2 preface.
+  const bool wants_body = error == HPE_OK && phase_ == phase::body;
+  if (wants_body) {
+    rest = {};
+    gather();
+    return outcome::incomplete;
+  }
+  if (phase_ == phase::header && refusal_ == status::bad_request)
+    refusal_ = refusal_of({base_, lines_.first_line()});
+  return outcome::refused;
+}
+
+parser::outcome parser::refuse(status why) noexcept {
+  refusal_ = why;
+  return outcome::refused;
+}
+
+int parser::fail(status why) noexcept {
+  refusal_ = why;
   return -1;
 }
 
-int parser::count_header(const char* end) noexcept {
-  const std::size_t so_far = header_bytes_ + static_cast<std::size_t>(end - input_);
-  return so_far <= limits_.header_bytes_max ? 0 : fail(outcome::header_too_large);
+/// Empty lines before a request, which RFC 9112 asks to ignore. False: half a line.
+bool parser::skip_empty_lines(std::string_view& rest) noexcept {
+  while (!rest.empty()) {
+    if (half_empty_line_ ? rest.front() != '\n' : rest.front() != '\r') break;
+    half_empty_line_ = !half_empty_line_;
+    rest.remove_prefix(1);
+  }
+  return rest.empty() || !half_empty_line_;
 }
 
-/// Adds a piece to a part: in place if it lies behind what came before, else by gathering.
-int parser::take(part& to, const char* at, std::size_t length) {
+/// The head is whole and llhttp has read it: what else there is to object to; else ok.
+status parser::judge() noexcept {
+  if (!has_plain_request_line()) return refusal_of({base_, lines_.first_line()});
+  if (!split_target()) return status::bad_request;
+  if (seen_ != host || http_minor == 0) [[unlikely]] {
+    if (const status why = judge_fields(); why != status::ok) return why;
+  }
+  if ((flags & F_CONTENT_LENGTH) != 0 && content_length > limits_.body_bytes_max)
+    return status::payload_too_large;
+  return status::ok;
+}
+
+/// A method that is known, two single spaces, and HTTP/1: llhttp takes more.
+bool parser::has_plain_request_line() const noexcept {
+  const std::size_t target_end = lines_.first_line() - behind_target;
+  return (known_methods >> llhttp_t::method & 1) != 0 && http_major == 1 &&
+         path_.begin + path_.length == target_end && base_[path_.begin - 2] != ' ' &&
+         std::memcmp(base_ + target_end, " HTTP/", 6) == 0;
+}
+
+status parser::judge_fields() noexcept {
+  if ((seen_ & coded) != 0) {
+    // RFC 9112, 6.1 and 6.3. llhttp has refused chunks that are named twice or not last, and a
+    // length beside them.
+    if ((flags & F_CHUNKED) == 0 || (flags & F_CONTENT_LENGTH) != 0 || http_minor == 0)
+      return status::bad_request;
+    if ((seen_ & other_coding) != 0) return status::not_implemented;
+  }
+  // RFC 9112, 3.2: one Host in HTTP/1.1, and never more.
+  if ((seen_ & bad_host) != 0 || ((seen_ & host) == 0 && http_minor > 0))
+    return status::bad_request;
+  if (http_minor == 0) {
+    seen_ = 0;  // RFC 9110, 10.1.1: it cannot mean what it expects
+  }
+  return (seen_ & expects_other) != 0 ? status::expectation_failed : status::ok;
+}
+
+/// Into path and query.
+bool parser::split_target() noexcept {
+  if (base_[path_.begin] != '/') [[unlikely]] {
+    if (!skip_authority()) return false;
+  }
+  const std::string_view target = view(path_);
+  std::size_t mark = 0;
+  while (mark < target.size() && target[mark] != '?' && target[mark] != '#') ++mark;
+  if (mark < target.size()) {
+    if (target.find('#', mark) != std::string_view::npos) return false;  // RFC 9112, 3.2: not sent
+    query_ = {path_.begin + mark + 1, target.size() - mark - 1};
+    path_.length = mark;
+  }
+  return true;
+}
+
+/// Takes scheme and host off "http://host/path?query". False: they are wrong, or it is another
+/// form for which the method is.
+bool parser::skip_authority() noexcept {
+  const std::string_view target = view(path_);
+  if (target == "*") return llhttp_t::method == HTTP_OPTIONS;
+  const std::size_t scheme_end = target.find("://");
+  if (scheme_end == std::string_view::npos) return false;
+  const std::size_t begin = scheme_end + 3;
+  const std::size_t end = std::min(target.find_first_of("/?#", begin), target.size());
+  path_ = {path_.begin + end, target.size() - end};
+  return end > begin && is_host(target.substr(begin, end - begin));
+}
+
+/// Adds a piece to the body: in place if it lies behind what came before, else by gathering.
+void parser::take_body(const char* at, std::size_t length) {
   if (!gathering_) {
-    if (to.length == 0) to.begin = static_cast<std::size_t>(at - base_);
-    if (base_ + to.begin + to.length == at) {
-      to.length += length;
-      return 0;
+    if (body_.length == 0) body_ = part_of(at, 0);
+    if (base_ + body_.begin + body_.length == at) {
+      body_.length += length;
+      return;
     }
     gather();
   }
-  if (to.length == 0) to.begin = gathered_.size();
+  if (body_.length == 0) body_.begin = gathered_.size();
   gathered_.append(at, length);
   base_ = gathered_.data();
-  to.length += length;
-  return 0;
+  body_.length += length;
 }
 
 /// Copies the parts so far out of the input.
@@ -253,7 +370,7 @@ void parser::gather() {
   if (gathering_) return;
   gathering_ = true;
   std::size_t end = 0;
-  for (part* one : {&target_, &content_type_, &body_}) {
+  for (part* one : {&path_, &query_, &content_type_, &body_}) {
     gathered_.append(base_ + one->begin, one->length);
     one->begin = end;
     end += one->length;
@@ -262,14 +379,12 @@ void parser::gather() {
 }
 
 void parser::describe() noexcept {
-  std::string_view target = view(target_);
-  if (target.empty() || target.front() != '/') target = without_authority(target);
-  const auto mark = target.find('?');
   request_.verb = method_of(llhttp_t::method);
-  request_.path = mark == 0 ? std::string_view("/") : target.substr(0, mark);
-  request_.query = mark == std::string_view::npos ? std::string_view() : target.substr(mark + 1);
-  request_.content_type = trimmed(view(content_type_));
+  request_.path = path_.length == 0 ? std::string_view("/") : view(path_);
+  request_.query = view(query_);
+  request_.content_type = view(content_type_);
   request_.body = view(body_);
+  request_.length_known = (flags & (F_CONTENT_LENGTH | F_CHUNKED)) != 0;
 }
 
 }  // namespace bwos::server::http1

@@ -37,15 +37,14 @@ constexpr auto status_lines = [] {
 
 constexpr std::string_view content_type_name = "Content-Type: ";
 constexpr std::string_view content_length_name = "\r\nContent-Length: ";
-constexpr std::string_view allow_name = "\r\nAllow: ";
+constexpr std::string_view line_end = "\r\n";
 constexpr std::string_view close_line = "\r\nConnection: close";
 constexpr std::string_view keep_alive_line = "\r\nConnection: keep-alive";
 constexpr std::string_view header_end = "\r\n\r\n";
 
-/// Everything in a header but status line, date, content type and allowed methods, at its longest.
+/// Everything in a header but status line, date, content type and the line more, at its longest.
 constexpr std::size_t fixed_size_max = content_type_name.size() + content_length_name.size() + 20 +
-                                       allow_name.size() + keep_alive_line.size() +
-                                       header_end.size();
+                                       line_end.size() + keep_alive_line.size() + header_end.size();
 
 /// std::copy and not memcpy: an empty view may have no address.
 char* put(char* to, std::string_view text) noexcept {
@@ -65,14 +64,14 @@ void write_response(byte_buffer& to, const response& what, framing how,
   const status_line& line = status_lines[static_cast<std::size_t>(what.code)];
   const std::size_t body_bytes = how.head_only ? 0 : what.body.size();
   char* const begin = to.prepare(line.size + date_line.size() + fixed_size_max +
-                                 what.content_type.size() + what.allow.size() + body_bytes);
+                                 what.content_type.size() + what.header.size() + body_bytes);
   char* at = put(begin, {line.text.data(), line.size});
   at = put(at, date_line);
   at = put(at, content_type_name);
   at = put(at, what.content_type);
   at = put(at, content_length_name);
   at = std::to_chars(at, at + 20, what.body.size()).ptr;
-  if (!what.allow.empty()) at = put(put(at, allow_name), what.allow);
+  if (!what.header.empty()) at = put(put(at, line_end), what.header);
   if (!how.keep_alive) {
     at = put(at, close_line);
   } else if (how.http_1_0) {

@@ -91,7 +91,7 @@ void write_http(std::string& to, const snapshot& what) {
   if (!what.http_listens) return;
   single(to, "bwos_http_connections", "gauge", "Connections open now.", what.connections);
   single(to, "bwos_http_accepted_total", "counter", "Connections accepted.", what.accepted);
-  single(to, "bwos_http_refused_total", "counter", "Connections closed at once: --connections-max.",
+  single(to, "bwos_http_refused_total", "counter", "Connections refused: --connections-max.",
          what.refused);
 }
 
@@ -123,6 +123,8 @@ void write_pool(std::string& to, const pool_statistics& pool) {
 #undef BWOS_WRITE
   single(to, "bwos_pool_inject_depth", "gauge", "continuations in the inject queue now",
          pool.inject_depth);
+  single(to, "bwos_pool_lane_depth", "gauge", "continuations in the lane of long work now",
+         pool.lane_depth);
   single(to, "bwos_pool_parked", "gauge", "workers parked now", pool.parked);
   single(to, "bwos_pool_searching", "gauge", "workers searching now", pool.searching);
 }

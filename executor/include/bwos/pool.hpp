@@ -6,6 +6,7 @@
 #include <memory>
 
 #include <bwos/continuation.hpp>
+#include <bwos/lane.hpp>
 #include <bwos/options.hpp>
 #include <bwos/statistics.hpp>
 #include <bwos/waiter.hpp>
@@ -44,6 +45,13 @@ class pool {
   /// Queues `work` behind what the reactor has ready, and ends the running slice; on other threads
   /// as post(). For a continuation that has used its share of time.
   void yield(continuation& work) noexcept;
+
+  /// Queues `work` in the pool's lane of long work: one FIFO, run by workers that find nothing else
+  /// to do, by at most max(1, workers - 1) of them at once, so that short work does not wait for
+  /// it; but before anything else once it has waited for options::lane_age. For work of 50 us and
+  /// more: below that the way through the lane costs more than it saves. Any thread; allocates
+  /// nothing. `place` belongs to the pool until `work` is invoked.
+  void post_long(continuation& work, lane_entry& place) noexcept;
 
   /// Whether the calling thread is inside a worker of this pool.
   [[nodiscard]] bool running_here() const noexcept;
@@ -84,6 +92,9 @@ class pool {
   [[nodiscard]] auto schedule() noexcept;
   /// Awaitable: the coroutine goes on behind what the reactor has ready, through yield().
   [[nodiscard]] auto yield() noexcept;
+  /// Awaitable: the coroutine goes on when it is its turn in the lane, through post_long(). Until
+  /// its next suspension it counts as long work.
+  [[nodiscard]] auto lane() noexcept;
 
   /// For the library's own I/O objects.
   [[nodiscard]] pool_core& core() noexcept { return *core_; }
@@ -91,6 +102,7 @@ class pool {
  private:
   template <bool Yield>
   struct schedule_awaiter;
+  struct lane_awaiter;
 
   std::unique_ptr<pool_core> core_;
 };
@@ -114,11 +126,29 @@ struct pool::schedule_awaiter : coroutine_waiter {
   pool& pool_;
 };
 
+struct pool::lane_awaiter : coroutine_waiter {
+  explicit lane_awaiter(pool& where) noexcept : pool_(where) {}
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
+    set(waiting);
+    pool_.post_long(*this, place_);
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  pool& pool_;
+  lane_entry place_;
+};
+
 inline auto pool::schedule() noexcept {
   return schedule_awaiter<false>(*this);
 }
 inline auto pool::yield() noexcept {
   return schedule_awaiter<true>(*this);
+}
+inline auto pool::lane() noexcept {
+  return lane_awaiter(*this);
 }
 
 }  // namespace bwos

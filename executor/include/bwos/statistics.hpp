@@ -25,6 +25,8 @@ namespace bwos {
   X(inject_get, "continuations taken from the inject queue")                       \
   X(spill, "continuations moved to the inject queue because the own one was full") \
   X(queue_full, "puts that found the own queue full")                              \
+  X(lane_run, "continuations run from the lane of long work")                      \
+  X(lane_aged, "of these, run for their age, whatever else there was")             \
   X(park, "times parked")                                                          \
   X(wake, "wake-ups sent to others")                                               \
   X(spurious_wake, "times woken with nothing to do")                               \
@@ -48,6 +50,7 @@ struct pool_statistics {
   std::vector<worker_statistics>
       workers;                     ///< One per worker that ever started, attached threads last.
   std::uint64_t inject_depth = 0;  ///< Continuations in the inject queue now.
+  std::uint64_t lane_depth = 0;    ///< Continuations in the lane now.
   std::uint64_t parked = 0;        ///< Workers parked now.
   std::uint64_t searching = 0;     ///< Workers searching now.
   reactor_kind reactor = reactor_kind::none;  ///< The kind in use.

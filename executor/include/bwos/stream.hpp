@@ -171,22 +171,24 @@ class listener {
 
   /// Starts accepting, once; each connection's task starts on the accepting worker, after its
   /// socket has been registered, and goes on wherever its bytes arrive. join() waits for the
-  /// listener and for these tasks. At most `connections_max` at once: those above are closed at
-  /// once and counted by refused(). An exception that escapes a task is std::terminate.
-  void start(handler on_connection, std::size_t connections_max);
+  /// listener and for these tasks. At most `connections_max` at once. Those above are refused: they
+  /// go to `on_refused`, which may tell them so, but at most `refusals_max` of them at once; those
+  /// above that are closed at once, as all are by default. An exception that escapes a task is
+  /// std::terminate.
+  void start(handler on_connection, std::size_t connections_max, handler on_refused = {},
+             std::size_t refusals_max = 0);
 
   /// Any thread: takes no new connections, accepts what the backlog holds once more, then closes
   /// the socket. Idempotent; returns at once.
   void close() noexcept;
 
-  [[nodiscard]] std::size_t connections() const noexcept;  ///< Open now.
-  [[nodiscard]] std::size_t accepted() const noexcept;     ///< Ever accepted.
-  [[nodiscard]] std::size_t refused()
-      const noexcept;                          ///< Closed at once because of connections_max.
-  [[nodiscard]] bool closed() const noexcept;  ///< The listening socket is closed.
+  [[nodiscard]] std::size_t connections() const noexcept;  ///< Open now, without those refused.
+  [[nodiscard]] std::size_t accepted() const noexcept;  ///< Ever accepted, without those refused.
+  [[nodiscard]] std::size_t refused() const noexcept;   ///< Ever: by connections_max, or no memory.
+  [[nodiscard]] bool closed() const noexcept;           ///< The listening socket is closed.
 
-  /// Any thread: ends the pending receive of each of its connections, or else the next one, with
-  /// operation_canceled; those after that wait again.
+  /// Any thread: ends the pending receive of each of its connections, refused ones too, or else the
+  /// next one, with operation_canceled; those after that wait again.
   void interrupt_connections() noexcept;
 
  private:

@@ -25,6 +25,10 @@ void pool::post(continuation& work) noexcept {
 void pool::yield(continuation& work) noexcept {
   core_->yield(work);
 }
+void pool::post_long(continuation& work, lane_entry& place) noexcept {
+  place.work = &work;
+  core_->post_long(place);
+}
 pool_core* pool::here() noexcept {
   const worker_context* const current = current_worker();
   return current == nullptr ? nullptr : current->pool;

@@ -31,6 +31,8 @@ pool_core::pool_core(const options& wanted) : pool_core(wanted, choose_reactor(w
 pool_core::pool_core(const options& wanted, reactor_choice choice)
     : settings(wanted),
       ticks_per_us(measure_ticks_per_us()),
+      long_work(std::max(2U, wanted.workers) - 1,
+                static_cast<ticks>(wanted.lane_age.count()) * ticks_per_us),
       idle(groups_of(wanted, choice.kind) != 0 ? idle_set::form::counted : idle_set::form::named,
            words_of(wanted, groups_of(wanted, choice.kind)),
            std::max(1U, wanted.workers / 2 / words_of(wanted, groups_of(wanted, choice.kind)))),
@@ -104,6 +106,7 @@ bool is_inside(const pool_core& pool) noexcept {
 void pool_core::discard_all() noexcept {
   for (;;) {  // ends: what is discarded frees, and posts at most what frees the rest of itself
     continuation_chain rest = inject.pop(~std::size_t{0});
+    long_work.drain(rest);
     for (const auto& each : slots_) each->drain(rest);
     for (const auto& each : reactors_) each->drain(rest);
     if (rest.empty()) return;
@@ -130,6 +133,17 @@ void pool_core::yield(continuation& work) noexcept {
     static_cast<worker*>(here)->yield(work);
   } else {
     post(work);
+  }
+}
+
+void pool_core::post_long(lane_entry& entry) noexcept {
+  worker_context* const here = current_worker();
+  if (here != nullptr && here->pool == this) {
+    static_cast<worker*>(here)->post_long(entry);
+  } else {
+    detail::refuse(in_child(), "post to a pool in a child of fork(), where it has no workers");
+    long_work.push(entry);
+    if (long_work.open() || long_work.unwatched()) wake_one(0);
   }
 }
 
@@ -237,7 +251,7 @@ void pool_core::join() {
 /// at one moment.
 bool pool_core::quiescent() const noexcept {
   const std::uint64_t before = departures();
-  if (idle.parked() != slots() || inject.maybe_nonempty()) return false;
+  if (idle.parked() != slots() || inject.maybe_nonempty() || long_work.nonempty()) return false;
   // [pool.work.read] seq_cst: joiner and finisher cannot miss each other. Partner:
   // [pool.work.finish].
   if (outstanding_.load(std::memory_order_seq_cst) != 0) return false;
@@ -254,6 +268,7 @@ pool_statistics pool_core::statistics() const {
   pool_statistics result;
   for (unsigned i = 0; i < slots(); ++i) result.workers.push_back(slots_[i]->statistics());
   result.inject_depth = inject.size_relaxed();
+  result.lane_depth = long_work.depth();
   result.parked = idle.parked();
   result.searching = idle.searching();
   result.reactor = choice_.kind;

@@ -17,6 +17,7 @@
 #include "base/check.hpp"
 #include "base/handler_depot.hpp"
 #include "base/ticks.hpp"
+#include "lane/lane.hpp"
 #include "park/idle_set.hpp"
 #include "pool/fork.hpp"
 #include "pool/worker.hpp"
@@ -37,6 +38,7 @@ class pool_core {
   void start();  // the threads
   void post(continuation& work) noexcept;
   void yield(continuation& work) noexcept;
+  void post_long(lane_entry& entry) noexcept;
   void attach();
   void stop() noexcept;
   void join();
@@ -81,6 +83,7 @@ class pool_core {
   const options settings;
   const ticks ticks_per_us;
   inject_queue inject;
+  lane long_work;
   idle_set idle;
   handler_depot handlers;
 

@@ -36,6 +36,7 @@ class worker final : public worker_context {
 
   // On this worker's thread, from inside a continuation.
   void post(continuation& work) noexcept;
+  void post_long(lane_entry& entry) noexcept;
   void yield(continuation& work) noexcept;
 
   // Any thread.
@@ -73,6 +74,7 @@ class worker final : public worker_context {
   bool find_work() noexcept;
   bool poll() noexcept;
   bool steal() noexcept;
+  bool serve_lane(bool aged_only) noexcept;
   bool yield_and_poll() noexcept;
   void park() noexcept;
 
@@ -91,6 +93,7 @@ class worker final : public worker_context {
   bool look_everywhere(place& where) noexcept;
   place something_to_steal() noexcept;
   bool sleep(continuation_chain& sink) noexcept;
+  void watch_lane() noexcept;
 
   pool_core& pool_;
   const unsigned word_;
@@ -115,6 +118,7 @@ class worker final : public worker_context {
   std::unique_ptr<std::byte[]> scratch_memory_;
   futex_parker parker_;
   timer_service own_timers_;  // where no reactor has one
+  timer_entry lane_watch_;    // ends somebody's sleep when the lane's oldest is of age
   std::atomic<std::uint64_t> departures_{0};
   std::atomic<ticks> turn_began_{0};
   queue queue_;

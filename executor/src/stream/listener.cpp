@@ -60,6 +60,8 @@ struct listener::state {
   void place(int fd) noexcept;
   home& least_loaded() noexcept;
   static void on_end(void* context) noexcept;
+  static void on_refusal_end(void* context) noexcept;
+  void ended(const home& where_it_was) noexcept;
   void wake(std::uint32_t why) noexcept;
 
   // Statistics and limits: relaxed, nothing else is read on their strength, but for the flags named
@@ -81,7 +83,10 @@ struct listener::state {
   std::vector<home> homes;
   handler on_connection;
   std::size_t connections_max = 0;
+  handler on_refused;
+  std::size_t refusals_max = 0;
   std::atomic<std::size_t> open{0};
+  std::atomic<std::size_t> refusals_open{0};
   std::atomic<std::size_t> accepted{0};
   std::atomic<std::size_t> refused{0};
   std::mutex lock;  // of the flags below against each other
@@ -109,10 +114,13 @@ listener::~listener() {
   close();
 }
 
-void listener::start(handler on_connection, std::size_t connections_max) {
+void listener::start(handler on_connection, std::size_t connections_max, handler on_refused,
+                     std::size_t refusals_max) {
   BWOS_CHECK(state_->watched == nullptr);
   state_->on_connection = std::move(on_connection);
   state_->connections_max = connections_max;
+  state_->refusals_max = on_refused ? refusals_max : 0;
+  state_->on_refused = std::move(on_refused);
   reactor& first = *state_->homes.front().where;
   descriptor* const watched = first.listen(state_->socket);
   if (watched == nullptr)
@@ -221,37 +229,48 @@ listener::state::home& listener::state::least_loaded() noexcept {
 }
 
 void listener::state::place(int fd) noexcept {
-  if (read(open) >= connections_max) {
-    ::close(fd);
-    count(refused, 1);
-    return;
-  }
-  const int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const bool fits = read(open) < connections_max;
   home& chosen = least_loaded();
-  descriptor* const taken = chosen.where->adopt(fd, this);
-  if (taken == nullptr) {  // no memory, or the kernel's limit of watches
-    ::close(fd);
-    count(refused, 1);
-    return;
+  descriptor* taken = nullptr;
+  if (fits || read(refusals_open) < refusals_max) {
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    taken = chosen.where->adopt(fd, this);  // null: no memory, or the kernel's limit of watches
   }
-  count(accepted, 1);
-  count(open, 1);
+  if (taken == nullptr) ::close(fd);
+  if (!fits || taken == nullptr) count(refused, 1);
+  if (taken == nullptr) return;
   chosen.where->count_connection(1);
   where.work_started();
-  detach(on_connection(stream(*taken)), &on_end, &chosen);
+  if (fits) {
+    count(accepted, 1);
+    count(open, 1);
+    detach(on_connection(stream(*taken)), &on_end, &chosen);
+  } else {
+    count(refusals_open, 1);
+    detach(on_refused(stream(*taken)), &on_refusal_end, &chosen);
+  }
 }
 
 void listener::state::on_end(void* context) noexcept {
-  const home& ended = *static_cast<home*>(context);
-  state& self = *ended.owner;
-  ended.where->count_connection(-1);
-  self.count(self.open, ~std::size_t{0});
+  const home& where_it_was = *static_cast<home*>(context);
+  where_it_was.owner->count(where_it_was.owner->open, ~std::size_t{0});
+  where_it_was.owner->ended(where_it_was);
+}
+
+void listener::state::on_refusal_end(void* context) noexcept {
+  const home& where_it_was = *static_cast<home*>(context);
+  where_it_was.owner->count(where_it_was.owner->refusals_open, ~std::size_t{0});
+  where_it_was.owner->ended(where_it_was);
+}
+
+void listener::state::ended(const home& where_it_was) noexcept {
+  where_it_was.where->count_connection(-1);
   {
-    const std::lock_guard guard(self.lock);
-    if (self.starved && self.watched != nullptr) self.wake(descriptor::readable);
+    const std::lock_guard guard(lock);
+    if (starved && watched != nullptr) wake(descriptor::readable);
   }
-  self.where.work_finished();
+  where.work_finished();
 }
 
 /// Under the lock, while `watched`.

@@ -85,7 +85,10 @@ class Server:
         """Series to value."""
         with self.connect() as s:
             s.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            text = read_response(s).body.decode()
+            response = read_response(s)
+        if response.status == 503:
+            raise ConnectionError("above --connections-max for the moment")
+        text = response.body.decode()
         return dict((series, float(value)) for series, value in
                     (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")))
 
@@ -97,7 +100,7 @@ class Server:
             try:
                 value = self.metrics()[series]
             except (EOFError, ConnectionError):
-                pass  # above --connections-max for the moment
+                pass  # above --connections-max
             if value == wanted:
                 return
             time.sleep(0.02)

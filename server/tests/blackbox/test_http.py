@@ -42,8 +42,17 @@ KEPT = {
     "healthz": (get(b"/healthz"), 200, {}, b"ok\n"),
     "readyz": (get(b"/readyz"), 200, {}, b"ready\n"),
     "not found": (get(b"/nothing"), 404, {}, b"not found\n"),
-    "method": (get(b"/plaintext", verb=b"DELETE"), 405, {"allow": "GET, HEAD"}, None),
-    "method of echo": (get(b"/echo"), 405, {"allow": "POST"}, None),
+    "method": (get(b"/plaintext", verb=b"DELETE"), 405, {"allow": "GET, HEAD, OPTIONS"}, None),
+    "method of echo": (get(b"/echo"), 405, {"allow": "POST, OPTIONS"}, None),
+    "options": (get(b"/plaintext", verb=b"OPTIONS"), 200, {"allow": "GET, HEAD, OPTIONS"}, b""),
+    "options of echo": (get(b"/echo", verb=b"OPTIONS"), 200, {"allow": "POST, OPTIONS"}, b""),
+    "options of the server": (get(b"*", verb=b"OPTIONS"), 200, {"allow": "GET, HEAD, POST, OPTIONS"}, b""),
+    "options of nothing": (get(b"/nothing", verb=b"OPTIONS"), 404, {}, None),
+    "echo without a length": (get(b"/echo", verb=b"POST"), 411, {}, None),
+    "post elsewhere without a length": (get(b"/plaintext", verb=b"POST"), 405, {}, None),
+    "trace": (get(b"/", verb=b"TRACE"), 405, {"allow": "GET, HEAD, OPTIONS"}, None),
+    "a later 1.x": (get(b"/plaintext", version=b"1.5"), 200, {}, b"Hello, World!"),
+    "trailer that would close": (CHUNKED.replace(b"Trailer: z", b"Connection: close"), 200, {}, b"hello world"),
     "upgrade": (get(b"/plaintext", b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"),
                 200, {}, b"Hello, World!"),
     "websocket": (get(b"/plaintext", b"Connection: Upgrade\r\nUpgrade: websocket\r\n"), 200, {}, b"Hello, World!"),
@@ -57,14 +66,40 @@ CLOSED = {
     "1.0": (get(b"/plaintext", version=b"1.0"), 200, {}, b"Hello, World!"),
     "garbage": (b"\x16\x03\x01\r\n\r\n", 400, {}, None),
     "no host": (b"GET / HTTP/1.1\r\n\r\n", 400, {}, None),
-    "two lengths": (b"POST /echo HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, {}, None),
-    "smuggling": (b"POST /echo HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-                  400, {}, None),
+    "two hosts": (get(b"/", HOST), 400, {}, None),
+    "host with a path": (b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400, {}, None),
+    "two lengths": (b"POST /echo HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\nx", 400, {}, None),
+    "list of lengths": (b"POST /echo HTTP/1.1\r\n" + HOST + b"Content-Length: 1, 1\r\n\r\nx", 400, {}, None),
+    "signed length": (b"POST /echo HTTP/1.1\r\n" + HOST + b"Content-Length: +1\r\n\r\nx", 400, {}, None),
+    "length and chunks": (b"POST /echo HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+                          400, {}, None),
+    "chunked twice": (b"POST /echo HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+                      400, {}, None),
+    "chunked not last": (b"POST /echo HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+                         400, {}, None),
+    "unknown coding": (b"POST /echo HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+                       501, {}, None),
+    "chunk with a sign": (CHUNKED.replace(b"5\r\nhello", b"+5\r\nhello"), 400, {}, None),
+    "chunk with a space": (CHUNKED.replace(b"5\r\nhello", b"5 \r\nhello"), 400, {}, None),
+    "chunk with a bare line feed": (CHUNKED.replace(b"5\r\nhello", b"5\nhello"), 400, {}, None),
+    "chunk that is longer": (CHUNKED.replace(b"hello", b"hello!"), 400, {}, None),
+    "trailers with a bare line feed": (CHUNKED.replace(b"z\r\n\r\n", b"z\r\n\n"), 400, {}, None),
+    "space before the colon": (get(b"/", b"X : y\r\n"), 400, {}, None),
+    "folded field": (get(b"/", b"X: y\r\n z\r\n"), 400, {}, None),
+    "control character": (get(b"/", b"X: \x01\r\n"), 400, {}, None),
+    "empty name": (get(b"/", b": y\r\n"), 400, {}, None),
     "bare line feeds": (b"GET / HTTP/1.1\nHost: a\n\n", 400, {}, None),
-    "http/2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, {}, None),
-    "connect": (b"CONNECT a:80 HTTP/1.1\r\n" + HOST + b"\r\n", 400, {}, None),
+    "bare line feed at the end": (get(b"/")[:-2] + b"\n", 400, {}, None),
+    "bare carriage return": (get(b"/", b"X: y\rz\r\n"), 400, {}, None),
+    "unknown method": (get(b"/", verb=b"NONSENSE"), 501, {}, None),
+    "webdav": (get(b"/", verb=b"PROPFIND"), 501, {}, None),
+    "http/2": (get(b"/", version=b"2.0"), 505, {}, None),
+    "http/3": (get(b"/", version=b"3.1"), 505, {}, None),
+    "http/2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, {}, None),
+    "connect": (b"CONNECT a:80 HTTP/1.1\r\n" + HOST + b"\r\n", 405, {"allow": "GET, HEAD, POST, OPTIONS"}, None),
+    "expectation": (post(b"/echo", b"x", b"Expect: a-miracle\r\n"), 417, {}, None),
     "header too large": (get(b"/", b"X: " + b"x" * 1100 + b"\r\n"), 431, {}, None),
-    "target too large": (get(b"/" + b"x" * 1100), 431, {}, None),
+    "target too long": (get(b"/" + b"x" * 1100), 414, {}, None),
     "body too large": (b"POST /echo HTTP/1.1\r\n" + HOST + b"Content-Length: 200001\r\n\r\n", 413, {}, None),
     "chunks too large": (b"POST /echo HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n30D41\r\n", 413, {}, None),
 }
@@ -116,6 +151,14 @@ class Http(ServerTest):
                 response = reader.next()
                 self.check(response, case, name)
                 self.assertTrue(response.closes)
+                self.assertTrue(reader.at_end())
+
+    def test_nothing_behind_a_closing_request_is_answered(self):
+        for name, case in CLOSED.items():
+            with self.subTest(name), self.server.connect() as s:
+                s.sendall(case[0] + get(b"/plaintext") * 3)
+                reader = Reader(s)
+                self.check(reader.next(), case, name)
                 self.assertTrue(reader.at_end())
 
     def test_each_request_split_at_every_byte(self):

@@ -17,10 +17,14 @@ struct routing : testing::Test {
     server.describe_stall = [this](std::string& to) { to += stall; };
   }
   response ask(method verb, std::string_view path, std::string_view query = {}) {
-    return respond(
-        find_route(path),
-        {.verb = verb, .path = path, .query = query, .content_type = "a/b", .body = "body"}, server,
-        scratch);
+    return respond(find_route(path),
+                   {.verb = verb,
+                    .path = path,
+                    .query = query,
+                    .content_type = "a/b",
+                    .body = "body",
+                    .length_known = true},
+                   server, scratch);
   }
   service server;
   std::string scratch;
@@ -45,8 +49,29 @@ TEST_F(routing, answers_head_wherever_get) {
     EXPECT_EQ(code(method::post), entry.get ? status::method_not_allowed : status::ok)
         << entry.path;
     EXPECT_EQ(code(method::other), status::method_not_allowed) << entry.path;
-    EXPECT_EQ(ask(method::other, entry.path).allow, entry.get ? "GET, HEAD" : "POST") << entry.path;
+    EXPECT_EQ(ask(method::other, entry.path).header,
+              entry.get ? "Allow: GET, HEAD, OPTIONS" : "Allow: POST, OPTIONS")
+        << entry.path;
   }
+}
+
+TEST_F(routing, tells_what_a_path_takes_and_what_the_server) {
+  for (const route_entry& entry : routes) {
+    if (find_route(entry.path) == route::other) continue;
+    const response told = ask(method::options, entry.path);
+    EXPECT_EQ(told.code, status::ok) << entry.path;
+    EXPECT_EQ(told.body, "");
+    EXPECT_EQ(told.header, ask(method::other, entry.path).header) << entry.path;
+  }
+  EXPECT_EQ(ask(method::options, "*").code, status::ok);
+  EXPECT_EQ(ask(method::options, "*").header, "Allow: GET, HEAD, POST, OPTIONS");
+  EXPECT_EQ(ask(method::options, "/nowhere").code, status::not_found);
+}
+
+TEST_F(routing, echoes_only_what_says_its_length) {
+  const request silent{.verb = method::post, .path = "/echo"};
+  EXPECT_EQ(respond(route::echo, silent, server, scratch).code, status::length_required);
+  EXPECT_EQ(respond(route::plaintext, silent, server, scratch).code, status::method_not_allowed);
 }
 
 TEST_F(routing, answers_plaintext_with_13_bytes) {
@@ -58,14 +83,16 @@ TEST_F(routing, echoes_body_and_content_type) {
   const response echoed = ask(method::post, "/echo");
   EXPECT_EQ(echoed.body, "body");
   EXPECT_EQ(echoed.content_type, "a/b");
-  EXPECT_EQ(
-      respond(route::echo, {.verb = method::post, .path = "/echo", .body = "x"}, server, scratch)
-          .content_type,
-      "application/octet-stream");
+  EXPECT_EQ(respond(route::echo,
+                    {.verb = method::post, .path = "/echo", .body = "x", .length_known = true},
+                    server, scratch)
+                .content_type,
+            "application/octet-stream");
 }
 
 TEST_F(routing, knows_no_other_path) {
-  for (const method verb : {method::get, method::head, method::post, method::other}) {
+  for (const method verb :
+       {method::get, method::head, method::post, method::options, method::other}) {
     EXPECT_EQ(ask(verb, "/nowhere").code, status::not_found);
   }
 }

@@ -48,7 +48,7 @@ TEST(writer, leaves_the_body_out_for_head_but_not_its_length) {
 
 TEST(writer, names_the_allowed_methods) {
   response refusal = error_response(status::method_not_allowed);
-  refusal.allow = "GET, HEAD";
+  refusal.header = "Allow: GET, HEAD";
   const std::string text = written(refusal);
   EXPECT_TRUE(text.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"));
   EXPECT_NE(text.find("\r\nAllow: GET, HEAD\r\n"), std::string::npos);
