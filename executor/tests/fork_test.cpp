@@ -161,6 +161,10 @@ TEST_P(forked_pool, its_use_in_the_child_ends_that_with_a_message) {
   pool under_test(options_of(GetParam(), 2));
   EXPECT_FALSE(under_test.in_child());
   EXPECT_TRUE(child_of_outside([&] { heap_call::post(under_test, [] {}); }).with("bwos: post to"));
+  lane_entry place;
+  testing::call long_task([] {});
+  EXPECT_TRUE(
+      child_of_outside([&] { under_test.post_long(long_task, place); }).with("bwos: post to"));
   EXPECT_TRUE(child_of_outside([&] { under_test.join(); }).with("bwos: join of a pool"));
   EXPECT_TRUE(child_of_outside([&] { under_test.attach(); }).with("bwos: attach to a pool"));
   const ended queried = child_of_outside([&] { ::_exit(under_test.in_child() ? 0 : 1); });
@@ -197,6 +201,17 @@ TEST_P(forked_pool, the_child_of_a_task_may_leave_but_not_return) {
   });
   under_test.join();
   EXPECT_EQ(ran, 10);
+}
+
+TEST_P(forked_pool, the_child_of_a_long_task_may_not_return_either) {
+  pool under_test(options_of(GetParam(), 1));
+  lane_entry place;
+  std::optional<ended> returned;
+  testing::call long_task([&] { returned = fork_and([] { return true; }); });
+  under_test.post_long(long_task, place);
+  under_test.join();
+  ASSERT_TRUE(returned.has_value());
+  EXPECT_TRUE(returned->with("bwos: a task has returned in a child of fork()")) << returned->said;
 }
 
 TEST_P(forked_pool, a_child_has_pools_of_its_own) {

@@ -236,6 +236,7 @@ bool worker::serve_lane(bool aged_only) noexcept {
   posted_ = 0;
   expose_backlog();
   work->invoke(*work, continuation::disposition::run);
+  pool_.stay_in_parent();
   pool_.long_work.done();
   begin_slice();
   return true;
