@@ -29,7 +29,7 @@ compile() { "${fixed_addresses[@]}" cmake --build --preset "$1" -j "$jobs" "${@:
 
 # suite PRESET [CTEST OPTION...]: runs the tests of a built preset.
 suite() {
-  "${fixed_addresses[@]}" ctest --preset "$1" --output-log "build/$1/ctest.log" --no-tests=error "${@:2}"
+  "${fixed_addresses[@]}" ctest --preset "$1" --parallel 2 --output-log "build/$1/ctest.log" --no-tests=error "${@:2}"
 }
 
 build_and_test_release() { configure release -DBWOS_BENCH=ON && compile release && suite release; }

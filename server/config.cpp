@@ -3,12 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "config_sources.hpp"
 #include "units.hpp"
 
 namespace bwos::server {
@@ -16,8 +18,10 @@ namespace {
 
 /// A flag with a value that it cannot have; what() is the line for the user.
 struct bad_value : std::runtime_error {
-  bad_value(const std::string& flag, const std::string& value, const std::string& valid)
-      : std::runtime_error(flag + " " + (value.empty() ? "''" : value) + ": must be " + valid) {}
+  bad_value(std::string named, const std::string& value, const std::string& valid)
+      : std::runtime_error(named + " " + (value.empty() ? "''" : value) + ": must be " + valid),
+        flag(std::move(named)) {}
+  std::string flag;
 };
 
 /// Flags of one group of --help. Each reads its own text, so that every mistake is told in the same
@@ -87,15 +91,20 @@ class group {
   }
 
   void toggle(const std::string& flag, bool& to, const std::string& meaning) {
-    app_.add_flag(flag, to, meaning)->disable_flag_override()->group(name_);
+    const auto read = [&to](const std::string& text) {
+      to = text == "true";
+      return to || text == "false";
+    };
+    add(flag, "", meaning, to ? "true" : "false", "true or false", read)->expected(0);
   }
 
  private:
-  void add(const std::string& flag, const std::string& type, const std::string& meaning,
-           const std::string& shown, const std::string& valid,
-           std::function<bool(const std::string&)> read) {
+  CLI::Option* add(const std::string& flag, const std::string& type, const std::string& meaning,
+                   const std::string& shown, const std::string& valid,
+                   std::function<bool(const std::string&)> read) {
     const std::string range = valid == type ? "" : "; " + valid;
-    app_.add_option_function<std::string>(
+    return app_
+        .add_option_function<std::string>(
             flag,
             [flag, valid, read = std::move(read)](const std::string& text) {
               if (!read(text)) throw bad_value(flag, text, valid);
@@ -134,6 +143,13 @@ void add_flags(CLI::App& app, config& to) {
                              {{"random", steal_kind::random}, {"none", steal_kind::none}},
                              "Whose work an idle worker takes");
   workers.toggle("--pin", to.pin, "Pin each worker to a CPU");
+  workers.number(
+      "--lane-threshold-us", to.lane_threshold_us, 0, 1'000'000,
+      "Requests of a route that takes longer on average, in us, wait for a worker that has "
+      "nothing else to do; 0: all run as they come",
+      "50, but 0 if workers have reactors of their own");
+  workers.duration("--lane-age", to.lane_age, 1us, 10s,
+                   "How long such a request waits before it is run first");
 
   group limits(app, "HTTP limits");
   limits.bytes("--header-bytes-max", to.http.header_bytes_max, 64, 1 << 20,
@@ -161,8 +177,14 @@ void add_flags(CLI::App& app, config& to) {
   timeouts.duration("--body-timeout", to.http.body_timeout, 1ms, 24h, "A request's body");
   timeouts.duration("--write-timeout", to.http.write_timeout, 1ms, 24h,
                     "A peer that does not read its answers");
+  timeouts.duration("--stall-timeout", to.stall_timeout, 0ms, 24h,
+                    "/healthz fails while a worker is inside one task for longer; 0: never");
+  timeouts.duration("--drain-delay", to.drain_delay, 0ms, 24h,
+                    "SIGTERM or SIGINT: not ready, but still accepting, for so long");
+  timeouts.duration("--drain-idle", to.http.drain_idle, 0ms, 24h,
+                    "Then: an HTTP connection without a request ends");
   timeouts.duration("--drain-timeout", to.drain_timeout, 0ms, 24h,
-                    "What runs at SIGTERM or SIGINT may take so long");
+                    "Then: what runs may take so long");
 
   group logging(app, "Logging");
   std::vector<std::pair<std::string, std::string>> levels;
@@ -170,6 +192,9 @@ void add_flags(CLI::App& app, config& to) {
     levels.emplace_back(level, level);
   logging.choice<std::string>("--log-level", to.log_level, std::move(levels),
                               "What goes to stderr");
+  logging.choice<log_format>("--log-format", to.log_format,
+                             {{"text", log_format::text}, {"json", log_format::json}},
+                             "How; json is an object a line");
 }
 
 /// What no single flag can see.
@@ -184,6 +209,79 @@ void check_together(const config& parsed) {
   }
 }
 
+constexpr const char* other_group = "Other";  // --help and the like: not for files and variables
+
+void add_other_flags(CLI::App& app) {
+  app.set_help_flag("-h,--help", "Print this and leave")->group(other_group);
+  app.set_version_flag("--version", std::string("bwos-server ") + version() + " (" + build() + ")",
+                       "Print version and build and leave")
+      ->group(other_group);
+  app.add_option("--config", "File of entries such as drain-delay = 5s (TOML or INI, no sections)")
+      ->type_name("FILE")
+      ->take_last()
+      ->group(other_group);
+  app.footer(
+      "Each flag --a-b can also be given as environment variable BWOS_A_B or as entry a-b of the "
+      "--config file.\nA flag goes over the variable, the variable over the file.");
+}
+
+std::vector<std::string> settable_flags(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* const flag : app.get_options()) {
+    if (flag->get_group() != other_group) names.push_back(flag->get_name());
+  }
+  return names;
+}
+
+/// What the file and the environment say, the latter behind; nothing if only help or version are
+/// asked for. The command line is looked through for --config alone: its mistakes are told later.
+std::vector<given_value> given_elsewhere(const CLI::App& app, int argc, const char* const* argv) {
+  CLI::App finder;
+  finder.set_help_flag();
+  finder.allow_extras();
+  bool asked = false;
+  std::string file;
+  finder.add_flag("-h,--help,--version", asked);
+  const CLI::Option* const config = finder.add_option("--config", file)->take_last();
+  try {
+    finder.parse(argc, argv);
+  } catch (const CLI::ParseError&) {
+    return {};
+  }
+  if (asked) return {};
+  const char* const variable = std::getenv(variable_of("--config").c_str());
+  if (config->count() == 0 && variable != nullptr) file = variable;
+
+  const std::vector<std::string> flags = settable_flags(app);
+  std::vector<given_value> found;
+  if (!file.empty()) found = values_in_file(file, flags);
+  for (given_value& each : values_in_environment(flags)) found.push_back(std::move(each));
+  return found;
+}
+
+/// The last value of a flag decides, so the sources follow each other in the order of their weight.
+void parse_all(CLI::App& app, const std::vector<given_value>& elsewhere, int argc,
+               const char* const* argv) {
+  std::vector<std::string> arguments;
+  for (const given_value& each : elsewhere) each.append_to(arguments);
+  arguments.insert(arguments.end(), argv + 1, argv + argc);
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants it
+  app.parse(std::move(arguments));
+}
+
+/// " (BWOS_WORKERS)" where a flag's value did not come from the command line.
+std::string source_of(const std::string& flag, const CLI::App& app,
+                      const std::vector<given_value>& elsewhere) {
+  std::string last;
+  std::size_t count = 0;
+  for (const given_value& each : elsewhere) {
+    if (each.flag != flag) continue;
+    last = " (" + each.source + ")";
+    ++count;
+  }
+  return app.get_option(flag)->count() == count ? last : "";
+}
+
 }  // namespace
 
 options config::pool_options() const {
@@ -192,6 +290,7 @@ options config::pool_options() const {
   result.reactor = reactor;
   result.steal = steal;
   result.pin = pin;
+  result.lane_age = lane_age;
   if (reactor_group > 0) {
     result.reactor_group = reactor_group;
   } else {
@@ -201,17 +300,22 @@ options config::pool_options() const {
   return result;
 }
 
+std::chrono::microseconds config::lane_threshold() const {
+  if (lane_threshold_us >= 0) return std::chrono::microseconds(lane_threshold_us);
+  const bool shared = workers == 1 || pool_options().reactor_group > 1;
+  return std::chrono::microseconds(shared ? 50 : 0);
+}
+
 command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
                                 std::ostream& err) {
   command_line result;
   CLI::App app("HTTP/1.1 and gRPC on a work-stealing runtime of BWoS queues", "bwos-server");
-  app.set_help_flag("-h,--help", "Print this and leave")->group("Other");
-  app.set_version_flag("--version", std::string("bwos-server ") + version(),
-                       "Print the version and leave")
-      ->group("Other");
   add_flags(app, result.settings);
+  add_other_flags(app);
+  std::vector<given_value> elsewhere;
   try {
-    app.parse(argc, argv);
+    elsewhere = given_elsewhere(app, argc, argv);
+    parse_all(app, elsewhere, argc, argv);
     check_together(result.settings);
     result.settings.grpc.address = result.settings.grpc_listen;
   } catch (const CLI::Success& asked) {
@@ -228,6 +332,9 @@ command_line parse_command_line(int argc, const char* const* argv, std::ostream&
     err << "bwos-server: " << error.what() << " (see --help)\n";
     result.exit_code = 2;
   } catch (const bad_value& error) {
+    err << "bwos-server: " << error.what() << source_of(error.flag, app, elsewhere) << "\n";
+    result.exit_code = 2;
+  } catch (const bad_file& error) {
     err << "bwos-server: " << error.what() << "\n";
     result.exit_code = 2;
   }
@@ -240,6 +347,10 @@ const char* version() noexcept {
 #else
   return BWOS_VERSION;
 #endif
+}
+
+const char* build() noexcept {
+  return BWOS_BUILD;
 }
 
 }  // namespace bwos::server

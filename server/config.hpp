@@ -15,6 +15,8 @@
 
 namespace bwos::server {
 
+enum class log_format : std::uint8_t { text, json };
+
 /// Everything that the command line can say. --help has the meaning and range of each.
 struct config {
   std::string http_listen = "127.0.0.1:8080";   ///< Empty: no HTTP.
@@ -28,14 +30,23 @@ struct config {
   steal_kind steal = steal_kind::random;
   bool pin = false;
 
+  int lane_threshold_us = -1;  ///< Below 0: not given; see lane_threshold().
+  std::chrono::microseconds lane_age = options{}.lane_age;
+
   http_limits http;
   std::uint64_t work_us_max = 10'000;
   grpc_options grpc;  ///< Its address is grpc_listen.
 
+  std::chrono::microseconds stall_timeout = std::chrono::seconds(10);  ///< 0: not watched for.
+  std::chrono::microseconds drain_delay{0};
   std::chrono::microseconds drain_timeout = std::chrono::seconds(30);
   std::string log_level = "info";
+  server::log_format log_format = server::log_format::text;
 
   [[nodiscard]] options pool_options() const;
+  /// Zero: nothing goes through the lane. That is the default where workers have reactors of their
+  /// own: one inside long work leaves its connections unattended, whoever's that work is.
+  [[nodiscard]] std::chrono::microseconds lane_threshold() const;
 };
 
 struct command_line {
@@ -43,12 +54,16 @@ struct command_line {
   std::optional<int> exit_code;  ///< Set: say no more and leave with it.
 };
 
-/// What was asked for (--help, --version) goes to `out`; a mistake to `err`, one line with the
-/// flag, its value and what is valid, and exit code 2.
+/// Flags go over environment variables, those over the file of --config. What was asked for
+/// (--help,
+/// --version) goes to `out`; a mistake to `err`, one line with the flag, its value and what is
+/// valid, and exit code 2.
 command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
                                 std::ostream& err);
 
 /// "0.1.0" or "0.1.0+<commit>".
 [[nodiscard]] const char* version() noexcept;
+/// "Release, GNU 12.2.0": build type and compiler.
+[[nodiscard]] const char* build() noexcept;
 
 }  // namespace bwos::server

@@ -59,12 +59,6 @@ termination_signals::termination_signals() {
   ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
 }
 
-int termination_signals::wait() const noexcept {
-  int number = 0;
-  ::sigwait(&set_, &number);
-  return number;
-}
-
 std::optional<int> termination_signals::wait_for(
     std::chrono::milliseconds patience) const noexcept {
   const auto ns = std::chrono::nanoseconds(patience % std::chrono::seconds(1)).count();
@@ -75,11 +69,18 @@ std::optional<int> termination_signals::wait_for(
 
 server::server(const config& settings)
     : settings_(settings),
-      http_context_{
-          .workers = pool_, .handlers = service_, .metrics = metrics_, .limits = settings_.http},
-      pool_(settings_.pool_options()) {
+      times_(static_cast<metrics::ticks>(settings_.lane_threshold().count()) *
+             metrics_.ticks_per_ms() / 1000),
+      http_context_{.workers = pool_,
+                    .handlers = service_,
+                    .metrics = metrics_,
+                    .limits = settings_.http,
+                    .times = times_},
+      pool_(settings_.pool_options()),
+      stalls_(pool_, settings_.stall_timeout) {
   service_.work_us_max = settings_.work_us_max;
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };
+  service_.describe_stall = [this](std::string& to) { stalls_.describe(to); };
   if (!settings_.http_listen.empty()) bind_http();
   if (!settings_.grpc_listen.empty()) start_grpc();
   if (http_) start_http(*http_);
@@ -143,11 +144,34 @@ bool server::http_has_ended() const noexcept {
   return !http_ || (http_->closed() && http_->connections() == 0);
 }
 
+std::optional<int> server::signal_before(const termination_signals& signals,
+                                         clock::time_point end) {
+  for (auto now = clock::now(); now < end; now = clock::now()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now);
+    if (const auto number = signals.wait_for(std::min(left, stalls_.interval()))) return number;
+    stalls_.log_new();
+  }
+  return std::nullopt;
+}
+
+void server::wait(const termination_signals& signals) {
+  signal_before(signals, clock::time_point::max());
+}
+
+/// For --drain-delay, in which load balancers find out and send no more.
+void server::serve_unready(const termination_signals& signals) {
+  if (settings_.drain_delay.count() == 0) return;
+  spdlog::info("not ready, accepting for {} ms yet", settings_.drain_delay.count() / 1000);
+  const auto again = signal_before(signals, clock::now() + settings_.drain_delay);
+  if (again) ::_exit(128 + *again);
+}
+
 void server::drain(const termination_signals& signals) {
-  const auto deadline = clock::now() + settings_.drain_timeout;
-  spdlog::info("draining, for at most {} ms", settings_.drain_timeout.count() / 1000);
   service_.draining.store(true, std::memory_order_relaxed);  // see service::draining
   if (grpc_) grpc_->begin_drain();
+  serve_unready(signals);
+  const auto deadline = clock::now() + settings_.drain_timeout;
+  spdlog::info("draining, for at most {} ms", settings_.drain_timeout.count() / 1000);
   if (http_) http_->close();
 
   std::atomic<bool> grpc_has_ended{false};
@@ -160,9 +184,10 @@ void server::drain(const termination_signals& signals) {
     // Again and again, for connections that have become idle, or were accepted, since.
     if (http_) http_->interrupt_connections();
     if (const auto again = signals.wait_for(drain_step)) ::_exit(128 + *again);
+    stalls_.log_new();
   }
   grpc_end.join();
-  if (http_ && !http_has_ended()) {
+  if (http_ && http_->connections() > 0) {
     spdlog::warn("{} HTTP connections cut off at the end of --drain-timeout", http_->connections());
   }
   pool_.stop();

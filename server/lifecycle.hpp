@@ -16,6 +16,7 @@
 #include "http1/connection.hpp"
 #include "metrics/registry.hpp"
 #include "routes.hpp"
+#include "stall_watch.hpp"
 
 namespace bwos::server {
 
@@ -24,7 +25,6 @@ namespace bwos::server {
 class termination_signals {
  public:
   termination_signals();
-  int wait() const noexcept;
   /// Whether one came within `patience`: its number.
   std::optional<int> wait_for(std::chrono::milliseconds patience) const noexcept;
 
@@ -39,10 +39,11 @@ struct start_error : std::runtime_error {
 
 /// Everything that runs, in the order in which it is started.
 ///   start:  pool, sockets bound, gRPC serving, HTTP accepting. Nothing is accepted before all of
-///   it is there. drain:  1. /readyz says 503, the health service NOT_SERVING
+///   it is there.
+///   drain:  1. /readyz says 503, the health service NOT_SERVING, and every connection ends with
+///           its present request; new ones are accepted for --drain-delay yet
 ///           2. listeners accept what their backlog holds, and close
-///           3. idle connections are closed; the others end with their present requests, gRPC calls
-///           finish
+///           3. connections without a request end after --drain-idle; gRPC calls finish
 ///           4. at the end of the drain timeout what is left is cut off
 class server {
  public:
@@ -54,6 +55,9 @@ class server {
   /// "listening http=127.0.0.1:8080 grpc=127.0.0.1:50051", without what does not listen.
   [[nodiscard]] std::string addresses() const;
 
+  /// Until the first signal. Looks after the workers meanwhile.
+  void wait(const termination_signals& signals);
+
   /// Steps 1 to 4. A signal that comes meanwhile ends the process at once.
   void drain(const termination_signals& signals);
 
@@ -63,13 +67,18 @@ class server {
   void start_http(listener& http);
   void log_start() const;
   void write_metrics(std::string& to) const;
+  std::optional<int> signal_before(const termination_signals& signals,
+                                   std::chrono::steady_clock::time_point end);
+  void serve_unready(const termination_signals& signals);
   [[nodiscard]] bool http_has_ended() const noexcept;
 
   const config settings_;
   service service_;
   metrics::registry metrics_;
+  route_times times_;
   http1::context http_context_;  // connections refer to it until the pool has ended
   pool pool_;
+  stall_watch stalls_;
   std::optional<listener> http_;
   std::optional<grpc_server> grpc_;
 };

@@ -23,6 +23,9 @@ struct http_limits {
   microseconds header_timeout = std::chrono::seconds(10);  ///< From a request's first byte: 408.
   microseconds body_timeout = std::chrono::seconds(30);    ///< From the end of its header: 408.
   microseconds write_timeout = std::chrono::seconds(30);   ///< For one batch of answers: closed.
+  /// A drain lets a connection without a request live for so long, as one may be on its way or in
+  /// the socket already.
+  microseconds drain_idle = std::chrono::seconds(1);
 };
 
 /// A connection that pipelines gives way after this much time: the longest that it keeps a worker
@@ -48,10 +51,6 @@ inline constexpr std::size_t output_bytes_kept = 256 * 1024;
 /// unread bytes would reset it and could take the answer from the peer. Bounds of that.
 inline constexpr microseconds linger_time = std::chrono::seconds(2);
 inline constexpr std::size_t linger_bytes_max = 8 * 1024 * 1024;
-
-/// A drain lets an idle connection live for so long, as a request may be on its way or in the
-/// socket already.
-inline constexpr std::chrono::milliseconds drain_grace{50};
 
 /// How often a drain looks whether the last connections have gone, and wakes the idle ones again.
 inline constexpr std::chrono::milliseconds drain_step{20};

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-
 #include <csignal>
 #include <exception>
 #include <iostream>
-#include <memory>
 
 #include "config.hpp"
 #include "lifecycle.hpp"
+#include "logging.hpp"
 
 namespace {
-
-void log_to_stderr(const std::string& level) {
-  spdlog::set_default_logger(
-      std::make_shared<spdlog::logger>("bwos", std::make_shared<spdlog::sinks::stderr_sink_mt>()));
-  spdlog::set_level(spdlog::level::from_str(level));
-}
 
 int serve(const bwos::server::config& settings) {
   const bwos::server::termination_signals signals;  // first of all: threads inherit what it blocks
@@ -25,7 +16,7 @@ int serve(const bwos::server::config& settings) {
 
   bwos::server::server running(settings);
   std::cout << running.addresses() << '\n' << std::flush;
-  signals.wait();
+  running.wait(signals);
   running.drain(signals);
   return 0;
 }
@@ -36,7 +27,7 @@ int main(int argc, char** argv) {
   const auto parsed = bwos::server::parse_command_line(argc, argv, std::cout, std::cerr);
   if (parsed.exit_code) return *parsed.exit_code;
   try {
-    log_to_stderr(parsed.settings.log_level);
+    bwos::server::log_to_stderr(parsed.settings.log_level, parsed.settings.log_format);
     return serve(parsed.settings);
   } catch (const bwos::server::start_error& error) {
     std::cerr << "bwos-server: " << error.what() << '\n';

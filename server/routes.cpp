@@ -18,6 +18,12 @@ response answer_metrics(const service& server, std::string& scratch) {
           .body = scratch};
 }
 
+response answer_healthz(const service& server, std::string& scratch) {
+  scratch.clear();
+  server.describe_stall(scratch);
+  return handlers::healthz(scratch);
+}
+
 bool allowed(const route_entry& entry, method verb) noexcept {
   return entry.get ? verb == method::get || verb == method::head : verb == method::post;
 }
@@ -57,7 +63,7 @@ response respond(route where, const request& what, const service& server, std::s
     case route::work:
       return handlers::work(what.query, server.work_us_max, scratch);
     case route::healthz:
-      return handlers::healthz();
+      return answer_healthz(server, scratch);
     case route::readyz:
       return handlers::readyz(server.is_draining());
     case route::metrics:

@@ -21,6 +21,8 @@ struct service {
   std::uint64_t work_us_max = 10'000;  ///< 0: there is no /work.
   std::function<void(std::string& to)>
       write_metrics;  ///< Called for /metrics, on any worker, several at once.
+  std::function<void(std::string& to)>
+      describe_stall;  ///< The same for /healthz: appends nothing while all is well.
 
   [[nodiscard]] bool is_draining() const noexcept {
     return draining.load(std::memory_order_relaxed);

@@ -193,6 +193,20 @@ TYPED_TEST(asio_pool, services_are_found_added_and_shut_down_before_queued_handl
   EXPECT_TRUE(notes.destroyed);
 }
 
+TYPED_TEST(asio_pool, what_is_posted_after_the_join_is_never_called_and_goes_with_the_pool) {
+  std::atomic<int> ran = 0;
+  std::atomic<int> ended = 0;
+  {
+    TypeParam pool(2);
+    pool.join();
+    asio::post(pool, [&, end = counts_its_end(ended)] { ++ran; });
+    pool.join();
+    EXPECT_EQ(ended, 0);
+  }
+  EXPECT_EQ(ran, 0);
+  EXPECT_EQ(ended, 1);
+}
+
 // post, dispatch, defer, execute. --------------------------------------------------------------
 
 TYPED_TEST(asio_pool, post_and_defer_never_call_in_place_and_dispatch_does_so_inside) {
@@ -829,6 +843,19 @@ TYPED_TEST(asio_pool_death, blocking_always_terminates_inside_and_outside) {
         pool.join();
       },
       "escaped");
+}
+
+TEST(bwos_thread_pool_death, join_wait_and_the_end_inside_a_handler_end_with_a_message) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const char* const message = "inside one of its own workers, which would wait for itself";
+  const auto inside = [](const std::function<void(bwos::thread_pool*)>& wrong) {
+    auto* const pool = new bwos::thread_pool(1);
+    asio::post(*pool, [pool, &wrong] { wrong(pool); });
+    std::this_thread::sleep_for(30s);
+  };
+  EXPECT_DEATH(inside([](bwos::thread_pool* pool) { pool->join(); }), message);
+  EXPECT_DEATH(inside([](bwos::thread_pool* pool) { pool->wait(); }), message);
+  EXPECT_DEATH(inside([](bwos::thread_pool* pool) { delete pool; }), message);
 }
 
 // Ours alone. ----------------------------------------------------------------------------------

@@ -45,6 +45,37 @@ TEST_P(reactor_contract, ends_a_receive_at_its_deadline_and_not_before) {
   for (tcp_client& each : clients) EXPECT_EQ(each.receive_end(), 0);
 }
 
+/// A worker in a long handler looks at its sockets only after their deadlines.
+TEST_P(reactor_contract, bytes_that_came_in_time_are_not_late) {
+  options alone = settings();
+  alone.workers = 1;
+  alone.reactor_group = 1;
+  std::atomic<bool> stalled{false};
+  std::atomic<int> timed_out{0};
+  test_server server(alone, [&](stream peer) -> task<void> {
+    for (;;) {  // ends with the peer
+      peer.timeout(500ms);
+      const received got = co_await peer.receive();
+      if (got.error == std::errc::timed_out) ++timed_out;
+      if (got.error || got.end()) co_return;
+      if (got.bytes.front() == std::byte{'s'}) {
+        stalled = true;
+        std::this_thread::sleep_for(800ms);
+      }
+      static_cast<void>(co_await peer.send(bytes_of("!")));
+    }
+  });
+  std::deque<tcp_client> clients;
+  for (int i = 0; i < 5; ++i) clients.emplace_back(server.address);
+  ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 5; }));
+  ASSERT_TRUE(clients.front().send("s"));
+  ASSERT_TRUE(eventually([&] { return stalled.load(); }));
+  for (std::size_t i = 1; i < clients.size(); ++i) ASSERT_TRUE(clients[i].send("?"));
+  for (tcp_client& each : clients) EXPECT_EQ(each.receive(1), "!");
+  EXPECT_EQ(timed_out, 0);
+  ASSERT_TRUE(eventually([&] { return timed_out == 5; }));
+}
+
 TEST_P(reactor_contract, ends_a_send_at_its_deadline) {
   std::atomic<int> expired{0};
   test_server server(settings(), [&](stream peer) -> task<void> {

@@ -305,6 +305,41 @@ TEST_P(pool_on, counters_add_up) {
   EXPECT_GT(sum.park, 0U);
 }
 
+TEST_P(pool_on, a_turn_lasts_as_long_as_its_task_and_parked_workers_are_in_none) {
+  pool under_test(options_of(GetParam(), 2));
+  const auto oldest = [&] {
+    return std::max(under_test.turn_of(0).age, under_test.turn_of(1).age);
+  };
+  const auto parked = [&] {
+    return under_test.turn_of(0).began == 0 && under_test.turn_of(1).began == 0;
+  };
+  ASSERT_TRUE(eventually([&] { return testing::all_parked(under_test) && parked(); }));
+  EXPECT_EQ(oldest(), 0us);
+  std::atomic<bool> over = false;
+  const auto begun = std::chrono::steady_clock::now();
+  heap_call::post(under_test, [&] { EXPECT_TRUE(eventually([&] { return over.load(); }, 1ms)); });
+  ASSERT_TRUE(eventually([&] { return oldest() >= 200ms; }, 1ms));
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, 199ms);
+  EXPECT_TRUE(eventually([&] { return oldest() >= 300ms; }, 1ms));
+  over = true;
+  EXPECT_TRUE(eventually(parked));
+}
+
+TEST_P(pool_on, a_worker_that_always_has_tasks_turns_its_loop) {
+  pool under_test(options_of(GetParam(), 1));
+  std::atomic<bool> over = false;
+  std::function<void()> again = [&] {
+    testing::spin_for(10us);
+    if (!over) heap_call::post(under_test, again);
+  };
+  heap_call::post(under_test, again);
+  ASSERT_TRUE(eventually([&] { return under_test.turn_of(0).began != 0; }));
+  const std::uint64_t first = under_test.turn_of(0).began;
+  EXPECT_TRUE(eventually([&] { return under_test.turn_of(0).began != first; }, 1ms));
+  over = true;
+  under_test.join();
+}
+
 TEST_P(pool_on, attached_threads_work_until_the_pool_is_out_of_work) {
   pool under_test(options_of(GetParam(), 0));
   std::atomic<int> ran = 0;

@@ -22,6 +22,7 @@ METRICS = [
     ("p50_us", "p50 us", "{:,.0f}"),
     ("p99_us", "p99 us", "{:,.0f}"),
     ("p999_us", "p99.9 us", "{:,.0f}"),
+    ("slow_p50_us", "slow p50 us", "{:,.0f}"),
     ("slow_p99_us", "slow p99 us", "{:,.0f}"),
     ("late_p99_us", "late p99 us", "{:,.1f}"),
     ("voluntary_per_request", "switches/req", "{:.3f}"),

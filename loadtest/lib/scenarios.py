@@ -114,19 +114,43 @@ def _skew() -> Scenario:
         "What do requests pay whose neighbours take 200 us of CPU?",
         (
             Variant("bwos", "bwos-server", two),
+            Variant("bwos-no-lane", "bwos-server", (*two, "--lane-threshold-us", "0")),
             Variant("thread-per-core", "bwos-server", (*two, "--reactor-group", "1", "--steal", "none")),
-            Variant("bwos-private", "bwos-server", (*two, "--reactor-group", "1")),
             Variant("asio_coro", "asio_coro", ("--threads", "2")),
         ),
         cells,
         "asio_coro",
         (
-            Target("p99_us", "bwos", "thread-per-core", 0.30, _names(cells)),
-            Target("server_cpu_us", "bwos", "thread-per-core", 1.00, _names(cells)),
-            Target("p99_us", "bwos", "asio_coro", 1.1, ("busy60",)),
-            Target("p99_us", "bwos", "asio_coro", 0.6, ("busy80",)),
+            Target("p99_us", "bwos-no-lane", "thread-per-core", 0.30, _names(cells)),
+            Target("server_cpu_us", "bwos-no-lane", "thread-per-core", 1.00, _names(cells)),
+            Target("p99_us", "bwos-no-lane", "asio_coro", 1.1, ("busy60",)),
+            Target("p99_us", "bwos-no-lane", "asio_coro", 0.6, ("busy80",)),
+            Target("p99_us", "bwos", "asio_coro", 0.4, _names(cells)),
+            Target("p999_us", "bwos", "asio_coro", 0.7, ("busy60",)),
+            Target("slow_p50_us", "bwos", "asio_coro", 1.4, ("busy60",)),
+            Target("slow_p50_us", "bwos", "asio_coro", 2.2, ("busy80",)),
+            Target("slow_p99_us", "bwos", "asio_coro", 1.5, ("busy60",)),
+            Target("slow_p99_us", "bwos", "asio_coro", 2.0, ("busy80",)),
+            Target("server_cpu_us", "bwos", "asio_coro", 1.0, _names(cells)),
         ),
         calibrate_with="asio_coro",
+    )
+
+
+def _slow_only() -> Scenario:
+    cells = tuple(Cell(f"c{n}", connections=n, path="/work?us=200", threads=2) for n in (2, 64))
+    two = ("--workers", "2")
+    return Scenario(
+        "slow-only",
+        "Does the lane cost a load anything that is all slow?",
+        (
+            Variant("bwos", "bwos-server", two),
+            Variant("bwos-no-lane", "bwos-server", (*two, "--lane-threshold-us", "0")),
+        ),
+        cells,
+        "bwos-no-lane",
+        # Upside down, as a target is an upper limit: at least 0.97 of the throughput.
+        (Target("requests_per_s", "bwos-no-lane", "bwos", 1.031, ("c64",)),),
     )
 
 
@@ -174,6 +198,7 @@ def all_scenarios(cpus: tuple[int, int]) -> dict[str, Scenario]:
                 targets=()),
         _two(),
         _skew(),
+        _slow_only(),
         _memory(),
         _grpc(),
     )  # fmt: skip

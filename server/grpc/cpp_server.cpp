@@ -23,6 +23,7 @@
 
 #include "grpc/address.hpp"
 #include "grpc/call.hpp"
+#include "grpc/goaway.hpp"
 #include "handlers/hello.hpp"
 
 namespace bwos::server {
@@ -35,6 +36,9 @@ using std::chrono::system_clock;
 /// reflection stream) and for peers to take their GOAWAY, once our own calls have ended. A guess: a
 /// round trip anywhere.
 constexpr std::chrono::milliseconds other_streams_grace{250};
+/// How long peers get to take the GOAWAY before the shutdown, which cancels calls that are on their
+/// way. The same guess.
+constexpr std::chrono::milliseconds goaway_grace{250};
 
 void in_range(const char* name, std::size_t value, std::size_t low, std::size_t high) {
   if (value >= low && value <= high) return;
@@ -164,6 +168,7 @@ struct grpc_server::core {
 
   void start(const grpc_options& settings);
   void arm_and_poll(unsigned calls);
+  void send_peers_away(steady_clock::time_point deadline);
 
   pool& workers;
   host_port bound;
@@ -215,6 +220,13 @@ void grpc_server::core::arm_and_poll(unsigned calls) {
   }
 }
 
+void grpc_server::core::send_peers_away(steady_clock::time_point deadline) {
+  ignore_new_connections_to(bound.port);
+  if (!goaways_can_be_sent()) return;
+  send_goaways(*server);
+  std::this_thread::sleep_until(std::min(deadline, steady_clock::now() + goaway_grace));
+}
+
 grpc_server::grpc_server(pool& workers, const grpc_options& settings) {
   settings.validate();
   core_ = std::make_unique<core>(workers, settings);
@@ -237,6 +249,7 @@ void grpc_server::begin_drain() noexcept {
 void grpc_server::shutdown(steady_clock::time_point deadline) {
   if (core_->pollers.empty()) return;
   begin_drain();
+  core_->send_peers_away(deadline);
   // 1. No new calls; those in flight go on. gRPC cancels them itself at the deadline, and blocks
   // meanwhile.
   auto closing = std::async(std::launch::async, [this, left = deadline - steady_clock::now()] {

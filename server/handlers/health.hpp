@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string_view>
+
 #include "message.hpp"
 
 namespace bwos::server::handlers {
 
-/// Whether the process works at all: restart it if this fails.
-inline response healthz() noexcept {
-  return {.code = status::ok, .content_type = plain_text, .body = "ok\n"};
+/// Whether the process works at all: restart it if this fails. `stall`: what is said of a worker
+/// that has stalled, or nothing.
+inline response healthz(std::string_view stall) noexcept {
+  return {.code = stall.empty() ? status::ok : status::service_unavailable,
+          .content_type = plain_text,
+          .body = stall.empty() ? "ok\n" : stall};
 }
 
 /// Whether to send it requests.

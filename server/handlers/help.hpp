@@ -13,7 +13,7 @@ inline response help() noexcept {
               "GET  /plaintext   Hello, World!\n"
               "POST /echo        the body, with its content type\n"
               "GET  /work?us=N   N microseconds of CPU time\n"
-              "GET  /healthz     200 while the process serves\n"
+              "GET  /healthz     200, 503 while a worker is stuck in a task\n"
               "GET  /readyz      200, 503 once it drains\n"
               "GET  /metrics     Prometheus text\n"
               "gRPC helloworld.Greeter/SayHello, with health and reflection, on its own port\n"};

@@ -60,7 +60,12 @@ struct worker_local {
 constexpr std::chrono::milliseconds clock_lag{1};
 
 /// What a connection does once everything that it has written is sent.
-enum class next : std::uint8_t { receive, go_on, linger, close };
+enum class next : std::uint8_t { receive, go_on, lane, linger, close };
+
+/// With what it has not parsed yet.
+constexpr bool comes_back(next then) noexcept {
+  return then == next::go_on || then == next::lane;
+}
 
 /// Appends an answer that is not a handler's, and behind which the connection ends.
 void append_last(const response& what, const context& shared, worker_local& worker) {
@@ -120,6 +125,8 @@ class connection {
   next take_end();
   next take_error(std::error_code error);
   turn answer(std::string_view input, worker_local& worker);
+  bool read_request(std::string_view input, turn& result, worker_local& worker);
+  void answer_request(bool more, turn& result, worker_local& worker, clock::time_point now);
   next refuse(status code, next then);
   next flush(worker_local& worker, const turn& what);
   next be_fair(std::size_t received_bytes, next then) noexcept;
@@ -135,7 +142,8 @@ class connection {
   std::string kept_;    // received, not yet parsed
   std::string unsent_;  // written, not yet taken by the kernel
   std::size_t bulk_bytes_ = 0;
-  bool leaving_ = false;  // a drain has set an idle connection's last deadline
+  metrics::ticks lane_since_ = 0;  // when the request that is in the lane began; 0: none is
+  bool leaving_ = false;           // a drain has set an idle connection's last deadline
 };
 
 // Plain functions: the only ones that touch what belongs to the worker.
@@ -147,14 +155,14 @@ next connection::take(const received& got) {
   const std::string_view input(reinterpret_cast<const char*>(got.bytes.data()), got.bytes.size());
   shared_.metrics.here().received(input.size());
   const turn result = answer(input, worker);
-  if (result.then == next::go_on) kept_.assign(input.substr(result.used));
+  if (comes_back(result.then)) kept_.assign(input.substr(result.used));
   return be_fair(input.size(), flush(worker, result));
 }
 
 next connection::take_kept() {
   worker_local& worker = this_worker();
   const turn result = answer(kept_, worker);
-  if (result.then == next::go_on) {
+  if (comes_back(result.then)) {
     kept_.erase(0, result.used);
   } else {
     std::string().swap(kept_);
@@ -171,7 +179,7 @@ next connection::take_error(std::error_code error) {
   if (error == std::errc::operation_canceled) {
     if (shared_.handlers.is_draining() && is_idle() && !leaving_) {
       leaving_ = true;
-      peer_.deadline(clock::now() + drain_grace);
+      peer_.deadline(clock::now() + shared_.limits.drain_idle);
     }
     return next::receive;
   }
@@ -198,49 +206,20 @@ next connection::refuse(status code, next then) {
   return flush(worker, {.begun = metrics::now_ticks(), .then = then, .answered = 1});
 }
 
-/// Appends answers to the worker's output until the input, or this connection's turn, is over.
+/// Appends answers to the worker's output until the input, or this connection's turn, is over. The
+/// first is that of the request which has come out of the lane, if one has.
 connection::turn connection::answer(std::string_view input, worker_local& worker) {
-  metrics::slot& counters = shared_.metrics.here();
-  const metrics::ticks ticks_per_ms = shared_.metrics.ticks_per_ms();
-  turn result{.begun = metrics::now_ticks()};
-  const clock::time_point now = worker.coarse_now(result.begun, ticks_per_ms);
-  while (result.then == next::receive && result.used < input.size()) {
-    const auto [what, consumed] = parser_.feed(input.substr(result.used));
-    result.used += consumed;
-    if (what == parser::outcome::incomplete) break;
-    if (what == parser::outcome::refused) {
-      append_last(error_response(parser_.refusal()), shared_, worker);
-      ++result.answered;
-      result.then = next::linger;
-      break;
-    }
-    const bool more = result.used < input.size();
-    const request& asked = parser_.current();
-    const route where = find_route(asked.path);
-    const response reply = respond(where, asked, shared_.handlers, worker.text);
-    // While draining the last whole request of the input is the connection's last.
-    const bool keep = parser_.keep_alive() && (more || !shared_.handlers.is_draining());
-    write_response(worker.output, reply,
-                   {.keep_alive = keep,
-                    .http_1_0 = parser_.http_1_0(),
-                    .head_only = asked.verb == method::head},
-                   worker.date.line(now));
-    // A peer that asked for the end, and sent no more, has nothing on its way that close() could
-    // collide with.
-    if (!keep) result.then = more || parser_.keep_alive() ? next::linger : next::close;
-    parser_.release();
-
-    counters.request(where, reply.code);
-    ++result.answered;
-    const bool look = !routes[static_cast<std::size_t>(where)].brief ||
-                      result.answered % brief_answers_per_look == 0;
-    const bool over =
-        result.answered == shared_.limits.pipeline_max || worker.output.size() > output_bytes_max ||
-        (look && (metrics::now_ticks() - result.begun) * 1000 >
-                     ticks_per_ms * static_cast<metrics::ticks>(pipeline_slice.count()));
-    if (keep && more && over) result.then = next::go_on;
+  const metrics::ticks start = metrics::now_ticks();
+  const metrics::ticks waited_since = std::exchange(lane_since_, 0);
+  const clock::time_point now = worker.coarse_now(start, shared_.metrics.ticks_per_ms());
+  turn result{.begun = waited_since != 0 ? waited_since : start};
+  bool has_request = waited_since != 0;
+  while (result.then == next::receive && (has_request || result.used < input.size())) {
+    if (!has_request && !read_request(input, result, worker)) break;
+    has_request = false;
+    answer_request(result.used < input.size(), result, worker, now);
   }
-  if (parser_.wants_continue()) {
+  if (lane_since_ == 0 && parser_.wants_continue()) {
     worker.output.append(continue_response);
     parser_.continue_sent();
   }
@@ -248,6 +227,55 @@ connection::turn connection::answer(std::string_view input, worker_local& worker
   if (result.then == next::receive && is_idle() && shared_.handlers.is_draining())
     result.then = next::close;
   return result;
+}
+
+/// True: there is one to be answered here and now.
+bool connection::read_request(std::string_view input, turn& result, worker_local& worker) {
+  const auto [what, consumed] = parser_.feed(input.substr(result.used));
+  result.used += consumed;
+  if (what == parser::outcome::incomplete) return false;
+  if (what == parser::outcome::refused) {
+    append_last(error_response(parser_.refusal()), shared_, worker);
+    ++result.answered;
+    result.then = next::linger;
+    return false;
+  }
+  if (!shared_.times.is_long(find_route(parser_.current().path))) return true;
+  parser_.hold();
+  lane_since_ = result.answered == 0 ? result.begun : metrics::now_ticks();
+  result.then = next::lane;
+  return false;
+}
+
+/// `more`: there is input behind it.
+void connection::answer_request(bool more, turn& result, worker_local& worker,
+                                clock::time_point now) {
+  const request& asked = parser_.current();
+  const route where = find_route(asked.path);
+  const bool brief = routes[static_cast<std::size_t>(where)].brief;
+  const metrics::ticks begun = brief ? 0 : metrics::now_ticks();
+  const response reply = respond(where, asked, shared_.handlers, worker.text);
+  if (!brief) shared_.times.note(where, metrics::now_ticks() - begun);
+  // While draining the last whole request of the input is the connection's last.
+  const bool keep = parser_.keep_alive() && (more || !shared_.handlers.is_draining());
+  write_response(
+      worker.output, reply,
+      {.keep_alive = keep, .http_1_0 = parser_.http_1_0(), .head_only = asked.verb == method::head},
+      worker.date.line(now));
+  // A peer that asked for the end, and sent no more, has nothing on its way that close() could
+  // collide with.
+  if (!keep) result.then = more || parser_.keep_alive() ? next::linger : next::close;
+  parser_.release();
+
+  shared_.metrics.here().request(where, reply.code);
+  ++result.answered;
+  const bool look = !brief || result.answered % brief_answers_per_look == 0;
+  const metrics::ticks slice =
+      shared_.metrics.ticks_per_ms() * static_cast<metrics::ticks>(pipeline_slice.count());
+  const bool over = result.answered == shared_.limits.pipeline_max ||
+                    worker.output.size() > output_bytes_max ||
+                    (look && (metrics::now_ticks() - result.begun) * 1000 > slice);
+  if (keep && more && over) result.then = next::go_on;
 }
 
 /// Sends what the worker's output holds, as far as that goes without waiting.
@@ -320,6 +348,9 @@ task<void> serve(stream peer, const context& shared) {
         then = served.take(got);
       } else if (then == next::go_on) {
         co_await shared.workers.yield();
+        then = served.take_kept();
+      } else if (then == next::lane) {
+        co_await shared.workers.lane();
         then = served.take_kept();
       } else {
         co_await served.linger();

@@ -7,6 +7,7 @@
 
 #include "limits.hpp"
 #include "metrics/registry.hpp"
+#include "route_times.hpp"
 #include "routes.hpp"
 
 namespace bwos::server::http1 {
@@ -17,6 +18,7 @@ struct context {
   const service& handlers;
   metrics::registry& metrics;
   const http_limits& limits;
+  route_times& times;
 };
 
 /// Serves one connection until it ends, and closes it. Runs on the workers of the pool, on one at a

@@ -48,6 +48,12 @@ class parser : private llhttp_t {
   [[nodiscard]] bool keep_alive() const noexcept { return keep_alive_; }
   [[nodiscard]] bool http_1_0() const noexcept { return http_minor == 0; }
 
+  /// Makes the request just read independent of the input, until release().
+  void hold() {
+    gather();
+    describe();
+  }
+
   /// After `refused`: the status to answer with before the connection closes.
   [[nodiscard]] status refusal() const noexcept { return refusal_; }
 

@@ -123,6 +123,8 @@ void write_pool(std::string& to, const pool_statistics& pool) {
 #undef BWOS_WRITE
   single(to, "bwos_pool_inject_depth", "gauge", "continuations in the inject queue now",
          pool.inject_depth);
+  single(to, "bwos_pool_lane_depth", "gauge", "continuations in the lane of long work now",
+         pool.lane_depth);
   single(to, "bwos_pool_parked", "gauge", "workers parked now", pool.parked);
   single(to, "bwos_pool_searching", "gauge", "workers searching now", pool.searching);
 }

@@ -23,6 +23,10 @@ namespace bwos {
 /// Asio's own timers and sockets work on it, but they are served by one thread that Asio starts for
 /// them, which hands their handlers to this pool.
 ///
+/// Where Asio's pool goes wrong silently, this one ends the process with a message: join(), wait()
+/// and the end inside one of its own threads, use in a child of fork() (bwos::pool has the
+/// details).
+///
 /// Exceptions, as in Asio's pool: one that leaves a handler is std::terminate, on attached threads
 /// too. Of a handler that execute() calls in place it is kept until the handler around it has
 /// ended, then std::terminate; TS-style dispatch() lets it through to its caller.
@@ -43,6 +47,7 @@ class thread_pool : public asio::execution_context {
   /// stop(), wait for the threads, destroy what never ran. Objects of Asio on this context give up
   /// their operations first; handlers may own such objects, so the services themselves go last.
   ~thread_pool() {
+    if (native_.in_child()) return;
     native_.stop();
     native_.join();
     shutdown();

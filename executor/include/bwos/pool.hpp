@@ -6,6 +6,7 @@
 #include <memory>
 
 #include <bwos/continuation.hpp>
+#include <bwos/lane.hpp>
 #include <bwos/options.hpp>
 #include <bwos/statistics.hpp>
 #include <bwos/waiter.hpp>
@@ -20,24 +21,37 @@ class pool_core;
 ///
 /// Order: continuations posted by one worker to itself start in that order as long as nobody steals
 /// and the queue does not spill; nothing is promised across workers.
+///
+/// fork(): the child of a process with a pool has none of its workers. It may exec or _exit, make
+/// pools of its own, and destroy this one, which then leaves everything as it is; the same goes for
+/// what a task forks. In the child post(), attach() and join() end it with a message, and so does a
+/// task that returns there. Streams, listeners and timers of the pool must not be touched.
 class pool {
  public:
   /// Starts the workers. Throws std::invalid_argument (options::validate) or std::system_error
   /// (threads, descriptors).
   explicit pool(const options& settings = {});
-  /// stop(), join(), then what never ran is discarded (continuation::disposition::discard).
+  /// stop(), join(), then what never ran is discarded (continuation::disposition::discard). Inside
+  /// one of its own workers it would wait for itself: a message, and the process ends.
   ~pool();
   pool(const pool&) = delete;
   pool& operator=(const pool&) = delete;
 
   /// Queues `work`: into the own queue on a worker of this pool, else into the inject queue. Any
-  /// thread. Never blocks on a full queue, never drops; after stop() the work is kept for
-  /// discarding.
+  /// thread. Never blocks on a full queue, never drops; after stop() or join() the work is kept for
+  /// discarding, which the pool's end does.
   void post(continuation& work) noexcept;
 
   /// Queues `work` behind what the reactor has ready, and ends the running slice; on other threads
   /// as post(). For a continuation that has used its share of time.
   void yield(continuation& work) noexcept;
+
+  /// Queues `work` in the pool's lane of long work: one FIFO, run by workers that find nothing else
+  /// to do, by at most max(1, workers - 1) of them at once, so that short work does not wait for
+  /// it; but before anything else once it has waited for options::lane_age. For work of 50 us and
+  /// more: below that the way through the lane costs more than it saves. Any thread; allocates
+  /// nothing. `place` belongs to the pool until `work` is invoked.
+  void post_long(continuation& work, lane_entry& place) noexcept;
 
   /// Whether the calling thread is inside a worker of this pool.
   [[nodiscard]] bool running_here() const noexcept;
@@ -60,17 +74,27 @@ class pool {
   [[nodiscard]] bool stopped() const noexcept;
 
   /// Waits until all queued work has run and work_started() is balanced (at once after stop()),
-  /// then ends the threads. Not from a worker of this pool. A second call returns once the first
-  /// has.
+  /// then ends the threads. A second call returns once the first has. Inside a worker of this pool,
+  /// also one that has attached itself to another pool meanwhile, it would wait for itself: a
+  /// message, and the process ends. Another pool may be joined there.
   void join();
+
+  /// Whether this process is a child of fork() of the one that made the pool.
+  [[nodiscard]] bool in_child() const noexcept;
 
   [[nodiscard]] unsigned workers() const noexcept;
   [[nodiscard]] pool_statistics statistics() const;
+  /// What worker 0 to workers() - 1 is in. Any thread: it costs the worker nothing, so that whoever
+  /// wants to know of tasks that do not end may ask at any time.
+  [[nodiscard]] worker_turn turn_of(unsigned worker) const noexcept;
 
   /// Awaitable: the coroutine goes on on a worker of this pool, through post().
   [[nodiscard]] auto schedule() noexcept;
   /// Awaitable: the coroutine goes on behind what the reactor has ready, through yield().
   [[nodiscard]] auto yield() noexcept;
+  /// Awaitable: the coroutine goes on when it is its turn in the lane, through post_long(). Until
+  /// its next suspension it counts as long work.
+  [[nodiscard]] auto lane() noexcept;
 
   /// For the library's own I/O objects.
   [[nodiscard]] pool_core& core() noexcept { return *core_; }
@@ -78,6 +102,7 @@ class pool {
  private:
   template <bool Yield>
   struct schedule_awaiter;
+  struct lane_awaiter;
 
   std::unique_ptr<pool_core> core_;
 };
@@ -101,11 +126,29 @@ struct pool::schedule_awaiter : coroutine_waiter {
   pool& pool_;
 };
 
+struct pool::lane_awaiter : coroutine_waiter {
+  explicit lane_awaiter(pool& where) noexcept : pool_(where) {}
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
+    set(waiting);
+    pool_.post_long(*this, place_);
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  pool& pool_;
+  lane_entry place_;
+};
+
 inline auto pool::schedule() noexcept {
   return schedule_awaiter<false>(*this);
 }
 inline auto pool::yield() noexcept {
   return schedule_awaiter<true>(*this);
+}
+inline auto pool::lane() noexcept {
+  return lane_awaiter(*this);
 }
 
 }  // namespace bwos

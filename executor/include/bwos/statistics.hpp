@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ namespace bwos {
   X(inject_get, "continuations taken from the inject queue")                       \
   X(spill, "continuations moved to the inject queue because the own one was full") \
   X(queue_full, "puts that found the own queue full")                              \
+  X(lane_run, "continuations run from the lane of long work")                      \
+  X(lane_aged, "of these, run for their age, whatever else there was")             \
   X(park, "times parked")                                                          \
   X(wake, "wake-ups sent to others")                                               \
   X(spurious_wake, "times woken with nothing to do")                               \
@@ -37,10 +40,17 @@ struct worker_statistics {
 #undef BWOS_FIELD
 };
 
+/// A worker's turn of its loop: a slice of tasks and a look at its reactor.
+struct worker_turn {
+  std::uint64_t began = 0;  ///< Tells it from the worker's others; 0: the worker is parked.
+  std::chrono::microseconds age{0};  ///< Beyond options::slice: the time of the task at hand.
+};
+
 struct pool_statistics {
   std::vector<worker_statistics>
       workers;                     ///< One per worker that ever started, attached threads last.
   std::uint64_t inject_depth = 0;  ///< Continuations in the inject queue now.
+  std::uint64_t lane_depth = 0;    ///< Continuations in the lane now.
   std::uint64_t parked = 0;        ///< Workers parked now.
   std::uint64_t searching = 0;     ///< Workers searching now.
   reactor_kind reactor = reactor_kind::none;  ///< The kind in use.

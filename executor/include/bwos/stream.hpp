@@ -178,8 +178,8 @@ class listener {
   void start(handler on_connection, std::size_t connections_max, handler on_refused = {},
              std::size_t refusals_max = 0);
 
-  /// Any thread: accepts what the backlog holds once more, then closes the socket. Idempotent;
-  /// returns at once.
+  /// Any thread: takes no new connections, accepts what the backlog holds once more, then closes
+  /// the socket. Idempotent; returns at once.
   void close() noexcept;
 
   [[nodiscard]] std::size_t connections() const noexcept;  ///< Open now, without those refused.
@@ -195,5 +195,10 @@ class listener {
   struct state;
   std::shared_ptr<state> state_;
 };
+
+/// Any thread: a listening socket takes no new connections from now on, where the kernel has socket
+/// filters. Handshakes that have begun go on, so that closing it a round trip later resets nobody;
+/// a peer that comes in between tries again a second later.
+void ignore_new_connections(int listening_socket) noexcept;
 
 }  // namespace bwos

@@ -13,6 +13,18 @@ namespace bwos::detail {
   std::abort();
 }
 
+[[noreturn, gnu::cold, gnu::noinline]] inline void misused(const char* how) noexcept {
+  std::fprintf(stderr, "bwos: %s\n", how);
+  std::abort();
+}
+
+/// For mistakes of the library's users that would end in a hang or worse: says in a sentence what
+/// was done, and ends the process.
+inline void refuse(bool mistake, const char* how) noexcept {
+  if (mistake) [[unlikely]]
+    misused(how);
+}
+
 }  // namespace bwos::detail
 
 /// For our own bugs: tested in every build, prints where, and ends the process.

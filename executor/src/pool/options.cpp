@@ -23,6 +23,7 @@ void options::validate() const {
   check("steal_batch", steal_batch, 1, steal_batch_max);
   check("slice_tasks", slice_tasks, 1, 65536);
   check("slice (us)", static_cast<std::uint64_t>(slice.count()), 1, 1'000'000);
+  check("lane_age (us)", static_cast<std::uint64_t>(lane_age.count()), 1, 10'000'000);
   check("receive_bytes", receive_bytes, 1024, 1024 * 1024);
   check("ring_buffers", ring_buffers, 2, 32768, true);
   check("ring_entries", ring_entries, 8, 32768, true);

@@ -7,15 +7,27 @@ namespace bwos {
 
 pool::pool(const options& settings) {
   settings.validate();
+  count_forks();
   core_ = std::make_unique<pool_core>(settings);
   core_->start();
 }
-pool::~pool() = default;
+pool::~pool() {
+  // What is left of it in a child can be neither joined nor closed: the reactors are shared with
+  // the parent, and a lock may be held by a worker that is not here.
+  if (core_->in_child()) static_cast<void>(core_.release());
+}
+bool pool::in_child() const noexcept {
+  return core_->in_child();
+}
 void pool::post(continuation& work) noexcept {
   core_->post(work);
 }
 void pool::yield(continuation& work) noexcept {
   core_->yield(work);
+}
+void pool::post_long(continuation& work, lane_entry& place) noexcept {
+  place.work = &work;
+  core_->post_long(place);
 }
 pool_core* pool::here() noexcept {
   const worker_context* const current = current_worker();
@@ -47,6 +59,9 @@ unsigned pool::workers() const noexcept {
 }
 pool_statistics pool::statistics() const {
   return core_->statistics();
+}
+worker_turn pool::turn_of(unsigned worker) const noexcept {
+  return core_->turn_of(worker);
 }
 
 }  // namespace bwos

@@ -31,6 +31,8 @@ pool_core::pool_core(const options& wanted) : pool_core(wanted, choose_reactor(w
 pool_core::pool_core(const options& wanted, reactor_choice choice)
     : settings(wanted),
       ticks_per_us(measure_ticks_per_us()),
+      long_work(std::max(2U, wanted.workers) - 1,
+                static_cast<ticks>(wanted.lane_age.count()) * ticks_per_us),
       idle(groups_of(wanted, choice.kind) != 0 ? idle_set::form::counted : idle_set::form::named,
            words_of(wanted, groups_of(wanted, choice.kind)),
            std::max(1U, wanted.workers / 2 / words_of(wanted, groups_of(wanted, choice.kind)))),
@@ -91,9 +93,20 @@ pool_core::~pool_core() {
   discard_all();
 }
 
+namespace {
+
+bool is_inside(const pool_core& pool) noexcept {
+  const worker_context* at = current_worker();
+  while (at != nullptr && at->pool != &pool) at = at->outer;
+  return at != nullptr;
+}
+
+}  // namespace
+
 void pool_core::discard_all() noexcept {
   for (;;) {  // ends: what is discarded frees, and posts at most what frees the rest of itself
     continuation_chain rest = inject.pop(~std::size_t{0});
+    long_work.drain(rest);
     for (const auto& each : slots_) each->drain(rest);
     for (const auto& each : reactors_) each->drain(rest);
     if (rest.empty()) return;
@@ -108,6 +121,7 @@ void pool_core::post(continuation& work) noexcept {
   if (here != nullptr && here->pool == this) {
     static_cast<worker*>(here)->post(work);
   } else {
+    detail::refuse(in_child(), "post to a pool in a child of fork(), where it has no workers");
     inject.push(work);
     wake_one(0);
   }
@@ -119,6 +133,17 @@ void pool_core::yield(continuation& work) noexcept {
     static_cast<worker*>(here)->yield(work);
   } else {
     post(work);
+  }
+}
+
+void pool_core::post_long(lane_entry& entry) noexcept {
+  worker_context* const here = current_worker();
+  if (here != nullptr && here->pool == this) {
+    static_cast<worker*>(here)->post_long(entry);
+  } else {
+    detail::refuse(in_child(), "post to a pool in a child of fork(), where it has no workers");
+    long_work.push(entry);
+    if (long_work.open() || long_work.unwatched()) wake_one(0);
   }
 }
 
@@ -139,6 +164,7 @@ void pool_core::wake_all() noexcept {
 }
 
 void pool_core::attach() {
+  detail::refuse(in_child(), "attach to a pool in a child of fork()");
   if (stopping()) return;
   worker* mine = nullptr;
   {
@@ -163,8 +189,14 @@ void pool_core::stop() noexcept {
   // [pool.stop] seq_cst: a worker that parks announces itself and then looks at it; or it was set
   // before. Partner: [pool.stopping].
   stopping_.store(true, std::memory_order_seq_cst);
+  if (in_child()) return;  // there is nobody to wake, and the reactors are the parent's
   wake_all();
   note_progress();
+}
+
+void pool_core::give_up() noexcept {
+  // [pool.give_up] relaxed: seen by this thread, and there is no other. Partner: none (one thread).
+  stopping_.store(true, std::memory_order_relaxed);
 }
 
 void pool_core::work_started() noexcept {
@@ -189,6 +221,10 @@ void pool_core::note_progress() noexcept {
 }
 
 void pool_core::join() {
+  detail::refuse(in_child(), "join of a pool in a child of fork(), where it has no workers");
+  detail::refuse(is_inside(*this),
+                 "join, or the end, of a pool inside one of its own workers, which would wait for "
+                 "itself");
   {
     std::unique_lock guard(join_lock_);
     // [pool.joining] seq_cst: before the first look at what the workers do. Partner:
@@ -215,7 +251,7 @@ void pool_core::join() {
 /// at one moment.
 bool pool_core::quiescent() const noexcept {
   const std::uint64_t before = departures();
-  if (idle.parked() != slots() || inject.maybe_nonempty()) return false;
+  if (idle.parked() != slots() || inject.maybe_nonempty() || long_work.nonempty()) return false;
   // [pool.work.read] seq_cst: joiner and finisher cannot miss each other. Partner:
   // [pool.work.finish].
   if (outstanding_.load(std::memory_order_seq_cst) != 0) return false;
@@ -232,12 +268,27 @@ pool_statistics pool_core::statistics() const {
   pool_statistics result;
   for (unsigned i = 0; i < slots(); ++i) result.workers.push_back(slots_[i]->statistics());
   result.inject_depth = inject.size_relaxed();
+  result.lane_depth = long_work.depth();
   result.parked = idle.parked();
   result.searching = idle.searching();
   result.reactor = choice_.kind;
   result.reactor_note = choice_.note;
   result.reactor_refused = choice_.refused;
   return result;
+}
+
+/// By the rate at which the counter has run since the pool's birth: ticks_per_us, measured in a
+/// moment, can be wrong by whatever interrupted that. A counter that runs ahead on another
+/// processor makes an age of 0.
+worker_turn pool_core::turn_of(unsigned index) const noexcept {
+  const ticks began = slots_[index]->turn_began();
+  const ticks now = now_ticks();
+  if (began == 0) return {};
+  if (now <= began || now <= born_ticks_) return {.began = began, .age = {}};
+  const std::chrono::duration<double, std::micro> lived = std::chrono::steady_clock::now() - born_;
+  const double share = static_cast<double>(now - began) / static_cast<double>(now - born_ticks_);
+  return {.began = began,
+          .age = std::chrono::duration_cast<std::chrono::microseconds>(lived * share)};
 }
 
 void pool_core::keep(std::shared_ptr<void> what) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bwos/options.hpp>
 #include <bwos/statistics.hpp>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -13,9 +14,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/check.hpp"
 #include "base/handler_depot.hpp"
 #include "base/ticks.hpp"
+#include "lane/lane.hpp"
 #include "park/idle_set.hpp"
+#include "pool/fork.hpp"
 #include "pool/worker.hpp"
 #include "queue/inject_queue.hpp"
 #include "reactor/factory.hpp"
@@ -34,14 +38,27 @@ class pool_core {
   void start();  // the threads
   void post(continuation& work) noexcept;
   void yield(continuation& work) noexcept;
+  void post_long(lane_entry& entry) noexcept;
   void attach();
   void stop() noexcept;
   void join();
   void work_started() noexcept;
   void work_finished() noexcept;
   [[nodiscard]] pool_statistics statistics() const;
+  [[nodiscard]] worker_turn turn_of(unsigned index) const noexcept;
+
+  /// Whether this process is a child of fork() of the pool's.
+  [[nodiscard]] bool in_child() const noexcept { return fork_generation != born_generation_; }
+  /// In the child, before it has a second thread: the worker that forked shall run nothing more.
+  void give_up() noexcept;
 
   // For workers and I/O objects.
+
+  /// Ends a child of fork() whose only thread has come back into a worker's loop.
+  void stay_in_parent() const noexcept {
+    detail::refuse(in_child(),
+                   "a task has returned in a child of fork(), which must end in exec or _exit");
+  }
 
   [[nodiscard]] bool stopping() const noexcept {
     // [pool.stopping] seq_cst: part of the look before parking; a plain load where it is cheap.
@@ -66,6 +83,7 @@ class pool_core {
   const options settings;
   const ticks ticks_per_us;
   inject_queue inject;
+  lane long_work;
   idle_set idle;
   handler_depot handlers;
 
@@ -77,6 +95,9 @@ class pool_core {
   void discard_all() noexcept;
   [[nodiscard]] std::uint64_t departures() const noexcept;
 
+  const std::chrono::steady_clock::time_point born_ = std::chrono::steady_clock::now();
+  const ticks born_ticks_ = now_ticks();
+  const unsigned born_generation_ = fork_generation;
   const reactor_choice choice_;
   const unsigned groups_;  // shared epoll sets; 0: none are shared
   std::vector<std::unique_ptr<reactor>> reactors_;

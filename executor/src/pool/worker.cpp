@@ -36,6 +36,7 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
                                               : std::make_unique_for_overwrite<std::byte[]>(
                                                     pool.settings.receive_bytes)),
       own_timers_(-1),
+      lane_watch_([](timer_entry&) noexcept {}),
       own_(queue_.as_owner()) {
   mean_task_ = pool.ticks_per_us;  // not known yet: the clock is looked at after each task
   worker_context::pool = &pool;
@@ -46,11 +47,13 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
 }
 
 void worker::run() {
-  worker_context* const outer = set_current_worker(this);
+  outer = set_current_worker(this);
   if (home != nullptr) home->start();
   begin_slice();
   while (!pool_.stopping()) {
+    serve_lane(true);
     const bool spent = run_local();
+    if (spent) pool_.stay_in_parent();
     const bool injected = take_inject(spent);
     if (spent) {
       poll();
@@ -59,6 +62,7 @@ void worker::run() {
       park();
     }
   }
+  pool_.stay_in_parent();
   set_current_worker(outer);
 }
 
@@ -69,7 +73,7 @@ bool worker::run_local() noexcept {
   const ticks start = now_ticks();
   const unsigned clock_stride = mean_task_ < pool_.ticks_per_us ? short_tasks_per_look : 1;
   unsigned ran = 0;
-  bool spent = false;
+  bool spent = pool_.stopping();  // also in a child of fork(), where nothing more may run
   ticks now = start;
   continuation* work = nullptr;
   while (!spent && own_.get(work)) {
@@ -97,8 +101,9 @@ bool worker::run_local() noexcept {
 void worker::expose_backlog() noexcept {
   left_behind_ = own_.share();
   if (left_behind_) counters_.share.add(1);
-  if (backlog_ != 0 && backlog_ * mean_task_ > worth_waking_us * pool_.ticks_per_us &&
-      pool_.idle.sleeper_unsearched(word_) && pool_.wake_one(word_)) {
+  const bool long_backlog = backlog_ * mean_task_ > worth_waking_us * pool_.ticks_per_us;
+  if ((long_backlog || pool_.long_work.glance()) && pool_.idle.sleeper_unsearched(word_) &&
+      pool_.wake_one(word_)) {
     counters_.wake.add(1);
   }
 }
@@ -111,6 +116,17 @@ void worker::post(continuation& work) noexcept {
   if (posted_ > 1 || left_behind_) {
     own_.share();
     if (pool_.idle.sleeper_unsearched(word_) && pool_.wake_one(word_)) counters_.wake.add(1);
+  }
+}
+
+/// As post(), in the lane.
+void worker::post_long(lane_entry& entry) noexcept {
+  pool_.long_work.push(entry);
+  ++posted_;
+  const bool backlog = posted_ > 1 || left_behind_;
+  if (((backlog && pool_.long_work.open()) || pool_.long_work.unwatched()) &&
+      pool_.wake_one(word_)) {
+    counters_.wake.add(1);
   }
 }
 
@@ -170,9 +186,11 @@ void worker::deliver(continuation_chain&& ready) noexcept {
 }
 
 void worker::begin_slice() noexcept {
+  const ticks now = now_ticks();
   slice_tasks_ = 0;
   slice_over_ = false;
-  slice_end_ = now_ticks() + static_cast<ticks>(pool_.settings.slice.count()) * pool_.ticks_per_us;
+  slice_end_ = now + static_cast<ticks>(pool_.settings.slice.count()) * pool_.ticks_per_us;
+  note_turn(now);
 }
 
 /// The own queue and the inject queue are empty. On a shared set the others' backlog comes first,
@@ -180,7 +198,7 @@ void worker::begin_slice() noexcept {
 /// for nobody else.
 bool worker::find_work() noexcept {
   const bool any = shared_ ? steal() || poll() : poll() || steal();
-  if (any || yield_and_poll()) {
+  if (any || serve_lane(false) || yield_and_poll()) {
     begin_slice();
     return true;
   }
@@ -204,6 +222,24 @@ bool worker::poll() noexcept {
   deliver(std::move(ready));
   deliver(std::exchange(yielded_, {}));
   return any;
+}
+
+/// Runs one task of the lane: the oldest if it is of age, or, when there is nothing else to do, if
+/// fewer than the cap are at it.
+bool worker::serve_lane(bool aged_only) noexcept {
+  if (aged_only ? !pool_.long_work.has_aged() : !pool_.long_work.glance()) return false;
+  const auto [work, aged] = pool_.long_work.take(aged_only);
+  if (work == nullptr) return false;
+  if (searching_ || found_ != found::nothing) stop_searching();
+  counters_.lane_run.add(1);
+  if (aged) counters_.lane_aged.add(1);
+  posted_ = 0;
+  expose_backlog();
+  work->invoke(*work, continuation::disposition::run);
+  pool_.stay_in_parent();
+  pool_.long_work.done();
+  begin_slice();
+  return true;
 }
 
 bool worker::yield_and_poll() noexcept {
@@ -253,7 +289,8 @@ void worker::stop_searching() noexcept {
   if (std::exchange(searching_, false)) {
     if (!pool_.idle.end_search(word_)) return;
     if (gave == found::one) more = something_to_steal().victim != nullptr;
-    more = more || pool_.inject.maybe_nonempty();
+    more = more || pool_.inject.maybe_nonempty() || pool_.long_work.open() ||
+           pool_.long_work.unwatched();
   }
   if (more && pool_.wake_one(word_)) counters_.wake.add(1);
 }
@@ -263,16 +300,20 @@ void worker::park() noexcept {
   place where;
   continuation_chain ready;
   bool token = false;
+  bool watches = false;
   const bool stay = look_everywhere(where);
   if (!stay) {
     counters_.park.add(1);
     pool_.note_progress();
+    watches = pool_.long_work.nonempty();
+    if (watches) watch_lane();
     token = sleep(ready);
   }
   searching_ = pool_.idle.leave(word_, bit_, token);
   // [worker.depart] seq_cst: join()'s double look sees that it left in between. Partner:
   // [worker.departures.read].
   departures_.fetch_add(1, std::memory_order_seq_cst);
+  if (watches && pool_.long_work.unwatch() && pool_.wake_one(word_)) counters_.wake.add(1);
   begin_slice();
   if (where.victim != nullptr) {
     std::uint64_t conflicts = 0;
@@ -294,7 +335,8 @@ void worker::park() noexcept {
 /// The last look before sleeping (idle_set.hpp, I1): all that a poster may have published without
 /// claiming this worker.
 bool worker::look_everywhere(place& where) noexcept {
-  if (!own_.empty() || !yielded_.empty() || pool_.inject.maybe_nonempty() || pool_.stopping()) {
+  if (!own_.empty() || !yielded_.empty() || pool_.inject.maybe_nonempty() ||
+      pool_.long_work.open() || pool_.long_work.has_aged() || pool_.stopping()) {
     return true;
   }
   where = something_to_steal();
@@ -320,8 +362,20 @@ worker::place worker::something_to_steal() noexcept {
   return where;
 }
 
+/// At the cap a sleep ends when the lane's oldest entry is of age (lane.hpp, L3). An earlier end
+/// that is armed already, for an entry before, only makes for one look more.
+void worker::watch_lane() noexcept {
+  pool_.long_work.watch();
+  const ticks left_us = pool_.long_work.until_age() / pool_.ticks_per_us;
+  const timer_service::lock guard = timers->acquire();
+  if (lane_watch_.armed()) return;
+  timers->arm(guard, lane_watch_,
+              timer_service::now_ms() + static_cast<std::int64_t>(left_us / 1000) + 1);
+}
+
 /// Returns whether it took a wake's token (shared sets; elsewhere nobody asks).
 bool worker::sleep(continuation_chain& sink) noexcept {
+  note_turn(0);
   if (home == nullptr) {
     parker_.wait(own_timers_.wait_ms());
     own_timers_.advance(sink);

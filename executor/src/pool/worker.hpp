@@ -36,6 +36,7 @@ class worker final : public worker_context {
 
   // On this worker's thread, from inside a continuation.
   void post(continuation& work) noexcept;
+  void post_long(lane_entry& entry) noexcept;
   void yield(continuation& work) noexcept;
 
   // Any thread.
@@ -46,6 +47,14 @@ class worker final : public worker_context {
     // [worker.departures.read] seq_cst: one order with parking, for join()'s double look. Partner:
     // [worker.depart].
     return departures_.load(std::memory_order_seq_cst);
+  }
+
+  /// When its present turn of the loop began: a slice of tasks at most, unless one does not end. 0:
+  /// it is parked, or has not started.
+  [[nodiscard]] ticks turn_began() const noexcept {
+    // [worker.turn.read] relaxed: a time to compare with the present one, nothing is read on its
+    // strength. Partner: [worker.turn.note].
+    return turn_began_.load(std::memory_order_relaxed);
   }
 
   /// After the threads have been joined: everything that never ran.
@@ -65,6 +74,7 @@ class worker final : public worker_context {
   bool find_work() noexcept;
   bool poll() noexcept;
   bool steal() noexcept;
+  bool serve_lane(bool aged_only) noexcept;
   bool yield_and_poll() noexcept;
   void park() noexcept;
 
@@ -72,12 +82,18 @@ class worker final : public worker_context {
   void spill(continuation& work) noexcept;
   void deliver(continuation_chain&& ready) noexcept;
   void begin_slice() noexcept;
+  void note_turn(ticks began) noexcept {
+    // [worker.turn.note] relaxed: publishes nothing but itself, written here alone. Partner:
+    // [worker.turn.read].
+    turn_began_.store(began, std::memory_order_relaxed);
+  }
   void expose_backlog() noexcept;
   bool take_stolen(worker& victim, std::size_t block, std::size_t count) noexcept;
   void stop_searching() noexcept;
   bool look_everywhere(place& where) noexcept;
   place something_to_steal() noexcept;
   bool sleep(continuation_chain& sink) noexcept;
+  void watch_lane() noexcept;
 
   pool_core& pool_;
   const unsigned word_;
@@ -102,7 +118,9 @@ class worker final : public worker_context {
   std::unique_ptr<std::byte[]> scratch_memory_;
   futex_parker parker_;
   timer_service own_timers_;  // where no reactor has one
+  timer_entry lane_watch_;    // ends somebody's sleep when the lane's oldest is of age
   std::atomic<std::uint64_t> departures_{0};
+  std::atomic<ticks> turn_began_{0};
   queue queue_;
   queue::owner& own_;
 };

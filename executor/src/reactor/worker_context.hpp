@@ -17,6 +17,7 @@ struct worker_context {
   timer_service* timers = nullptr;  ///< home's, or the worker's own.
   std::span<std::byte> scratch;     ///< Received bytes, until the next continuation runs.
   unsigned index = 0;
+  worker_context* outer = nullptr;  ///< Whose continuation attached this thread to another pool.
 };
 
 /// The calling thread's worker; null elsewhere. Not inlined: a coroutine may go on on another

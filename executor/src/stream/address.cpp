@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/address.hpp"
 
+#include <linux/filter.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <bwos/stream.hpp>
 #include <cerrno>
 #include <memory>
 #include <stdexcept>
@@ -70,6 +72,18 @@ std::string local_address(int fd) {
   }
   const std::string name = host.data();
   return (name.find(':') == std::string::npos ? name : "[" + name + "]") + ":" + port.data();
+}
+
+void ignore_new_connections(int listening_socket) noexcept {
+  // Each packet from its TCP header on: those with SYN are dropped, whose senders try again.
+  constexpr std::uint32_t flags_offset = 13;
+  constexpr std::uint32_t syn = 2;
+  std::array<sock_filter, 4> program{{BPF_STMT(BPF_LD | BPF_B | BPF_ABS, flags_offset),
+                                      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, syn, 0, 1),
+                                      BPF_STMT(BPF_RET | BPF_K, 0),
+                                      BPF_STMT(BPF_RET | BPF_K, 0xffffffff)}};
+  const sock_fprog filter{.len = program.size(), .filter = program.data()};
+  ::setsockopt(listening_socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
 }
 
 }  // namespace bwos

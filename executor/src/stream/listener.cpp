@@ -6,6 +6,7 @@
 #include <atomic>
 #include <bwos/pool.hpp>
 #include <bwos/stream.hpp>
+#include <bwos/timer.hpp>
 #include <stdexcept>
 
 #include "base/check.hpp"
@@ -17,6 +18,9 @@ namespace bwos {
 namespace {
 
 constexpr std::chrono::milliseconds starved_retry{100};
+/// Before a listening socket is closed, handshakes that have begun get so long to end. A guess: a
+/// round trip in a region.
+constexpr std::chrono::milliseconds last_handshakes{100};
 
 /// Awaits `readable`, the deadline or an interruption of a listening descriptor, and consumes them.
 class readable_operation : coroutine_waiter {
@@ -52,6 +56,7 @@ struct listener::state {
 
   static task<void> accept_loop(std::shared_ptr<state> self);
   bool accept_all() noexcept;
+  bool is_closing(bool is_starved) noexcept;
   void place(int fd) noexcept;
   home& least_loaded() noexcept;
   static void on_end(void* context) noexcept;
@@ -172,20 +177,25 @@ task<void> listener::state::accept_loop(std::shared_ptr<state> self) {
   descriptor& socket = *self->watched;
   for (;;) {  // ends when closing
     const bool starved = self->accept_all();
-    {
-      const std::lock_guard guard(self->lock);
-      if (self->closing) {
-        socket.home.close(socket);
-        self->watched = nullptr;
-        self->closed = true;
-        co_return;
-      }
-      self->starved = starved;
-    }
+    if (self->is_closing(starved)) break;
     const std::int64_t retry = timer_service::now_ms() + starved_retry.count();
     socket.home.set_deadline(socket, starved ? retry : wheel::never);
     co_await readable_operation(socket);
   }
+  // What the backlog holds when the socket is closed would be reset: first nothing more may come.
+  ignore_new_connections(self->socket);
+  co_await sleep_until(std::chrono::steady_clock::now() + last_handshakes);
+  self->accept_all();
+  const std::lock_guard guard(self->lock);
+  socket.home.close(socket);
+  self->watched = nullptr;
+  self->closed = true;
+}
+
+bool listener::state::is_closing(bool is_starved) noexcept {
+  const std::lock_guard guard(lock);
+  starved = is_starved;
+  return closing;
 }
 
 /// Drains the backlog. True: descriptors or memory have run out, and connections are left in it.

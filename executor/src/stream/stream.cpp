@@ -63,13 +63,15 @@ bool stream::receive_operation::attempt(bool notified) noexcept {
     result_.error = std::make_error_code(std::errc::operation_canceled);
     return true;
   }
+  // Before the deadline: bytes that came in time, to workers that had none, are not late.
+  constexpr std::uint32_t ready = descriptor::readable | descriptor::hangup;
+  if ((socket_->more || (seen & ready) != 0) && socket_->home.receive(*socket_, result_))
+    return true;
   if ((seen & descriptor::expired) != 0 && socket_->home.deadline_passed(*socket_)) {
     result_.error = std::make_error_code(std::errc::timed_out);
     return true;
   }
-  constexpr std::uint32_t ready = descriptor::readable | descriptor::hangup;
-  if (!socket_->more && (seen & ready) == 0) return false;
-  return socket_->home.receive(*socket_, result_);
+  return false;
 }
 
 /// True: suspended, and perhaps resumed elsewhere already.

@@ -12,8 +12,8 @@ import threading
 import time
 import unittest
 
-SERVER = os.environ["BWOS_SERVER"]
-REACTOR = os.environ.get("BWOS_REACTOR", "auto")
+SERVER = os.environ["BWOS_TEST_SERVER"]
+REACTOR = os.environ.get("BWOS_TEST_REACTOR", "auto")
 PATIENCE = 60  # seconds until a test gives up; nothing is expected to take as long
 
 

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include "grpc/goaway.hpp"
 #include "running_server.hpp"
 
 namespace bwos::server::test {
@@ -160,11 +162,47 @@ TEST(grpc_stop, calls_in_flight_are_answered) {
   auto stopped = std::async(std::launch::async, [&] { running.server.shutdown(from_now(1h)); });
   EXPECT_EQ(stopped.wait_for(200ms), std::future_status::timeout);
   busy.release();
-  for (auto& answer : answers) EXPECT_EQ(answer.get().second, "Hello waiting");
+  for (auto& answer : answers) {
+    const auto [status, text] = answer.get();
+    EXPECT_EQ(text, "Hello waiting") << status.error_code() << " " << status.error_message();
+  }
   stopped.get();
   const grpc_statistics calls = running.server.statistics();
   EXPECT_EQ(calls.started, 21U);
   EXPECT_EQ(calls.ok, 21U);
+}
+
+TEST(grpc_stop, calls_on_their_way_are_answered_and_those_after_find_nobody) {
+  if (!goaways_can_be_sent()) GTEST_SKIP() << "this gRPC cancels what is on its way";
+  running_server running;
+  std::atomic<unsigned> answered{0};
+  std::mutex lock;
+  std::vector<std::string> failures;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 8; ++i) {
+    callers.emplace_back([&] {
+      const auto channel = running.connect();
+      for (;;) {  // ends when nobody listens any more
+        grpc::ClientContext context;
+        const grpc::Status status = say_hello(*channel, "again", context).first;
+        if (status.ok()) {
+          ++answered;
+          continue;
+        }
+        if (status.error_code() == grpc::StatusCode::UNAVAILABLE) return;
+        const std::lock_guard guard(lock);
+        failures.push_back(status.error_message());
+        return;
+      }
+    });
+  }
+  EXPECT_TRUE(eventually([&] { return answered > 200; }));
+  running.server.shutdown(from_now(1h));
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(failures, std::vector<std::string>());
+  const grpc_statistics calls = running.server.statistics();
+  EXPECT_EQ(calls.started, answered);
+  EXPECT_EQ(calls.ok, answered);
 }
 
 TEST(grpc_stop, calls_beyond_the_deadline_are_cancelled) {

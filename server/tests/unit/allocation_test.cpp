@@ -67,11 +67,15 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   const service handlers;
   const http_limits limits;
   metrics::registry counters;
+  route_times times(0);
   pool workers(chosen);
   if (workers.statistics().reactor != chosen.reactor)
     GTEST_SKIP() << workers.statistics().reactor_note;
-  const http1::context shared{
-      .workers = workers, .handlers = handlers, .metrics = counters, .limits = limits};
+  const http1::context shared{.workers = workers,
+                              .handlers = handlers,
+                              .metrics = counters,
+                              .limits = limits,
+                              .times = times};
   listener http(workers, "127.0.0.1:0", 128);
   http.start([&shared](stream peer) { return http1::serve(std::move(peer), shared); }, 1000);
 

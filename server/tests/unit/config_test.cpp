@@ -2,7 +2,11 @@
 #include "config.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -37,6 +41,10 @@ TEST(config, listens_on_loopback_unless_told_otherwise) {
   const config& defaults = accepted(result);
   EXPECT_EQ(defaults.http_listen, "127.0.0.1:8080");
   EXPECT_EQ(defaults.grpc.address, "127.0.0.1:50051");
+  EXPECT_EQ(defaults.stall_timeout, 10s);
+  EXPECT_EQ(defaults.log_format, log_format::text);
+  EXPECT_EQ(defaults.drain_delay, 0s);
+  EXPECT_EQ(defaults.http.drain_idle, 1s);
   EXPECT_EQ(defaults.drain_timeout, 30s);
   EXPECT_EQ(defaults.http.header_bytes_max, 16U * 1024);
   EXPECT_EQ(defaults.http.body_bytes_max, 1024U * 1024);
@@ -86,10 +94,18 @@ TEST(config, reads_every_flag) {
                                "3s",
                                "--write-timeout",
                                "4s",
+                               "--stall-timeout",
+                               "7s",
+                               "--drain-delay",
+                               "5s",
+                               "--drain-idle",
+                               "6s",
                                "--drain-timeout",
                                "0",
                                "--log-level",
-                               "warn"});
+                               "warn",
+                               "--log-format",
+                               "json"});
   const config& all = accepted(result);
   EXPECT_EQ(all.http_listen, "[::]:0");
   EXPECT_EQ(all.grpc.address, "127.0.0.1:1");
@@ -112,8 +128,12 @@ TEST(config, reads_every_flag) {
   EXPECT_EQ(all.http.header_timeout, 2s);
   EXPECT_EQ(all.http.body_timeout, 3s);
   EXPECT_EQ(all.http.write_timeout, 4s);
+  EXPECT_EQ(all.stall_timeout, 7s);
+  EXPECT_EQ(all.drain_delay, 5s);
+  EXPECT_EQ(all.http.drain_idle, 6s);
   EXPECT_EQ(all.drain_timeout, 0s);
   EXPECT_EQ(all.log_level, "warn");
+  EXPECT_EQ(all.log_format, log_format::json);
 }
 
 TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
@@ -141,7 +161,11 @@ TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
       {{"--header-bytes-max", "1"}, {"--header-bytes-max 1", "64B to 1MiB"}},
       {{"--body-bytes-max", "1TiB"}, {"--body-bytes-max 1TiB", "0 to 1GiB"}},
       {{"--log-level", "loud"}, {"--log-level loud", "trace|debug|info|warn|error|off"}},
-      {{"--pin=maybe"}, {"--pin"}},
+      {{"--log-format", "xml"}, {"--log-format xml", "text|json"}},
+      {{"--stall-timeout", "10"}, {"--stall-timeout 10", "0 to 24h"}},
+      {{"--drain-delay", "-1s"}, {"--drain-delay -1s", "0 to 24h"}},
+      {{"--drain-idle", "1d"}, {"--drain-idle 1d", "0 to 24h"}},
+      {{"--pin=maybe"}, {"--pin maybe", "true or false"}},
       {{"--no-such-flag"}, {"--no-such-flag"}},
       {{"stray"}, {"stray"}},
   };
@@ -180,8 +204,9 @@ TEST(config, prints_help_in_groups_with_defaults_and_ranges) {
   const parsed result = parse({"--help"});
   EXPECT_EQ(result.line.exit_code, 0);
   EXPECT_EQ(result.err, "");
-  for (const char* text : {"Listening:", "Workers:", "HTTP limits:", "gRPC limits:", "Timeouts:",
-                           "Logging:", "127.0.0.1:8080", "1 to 1024", "16KiB"}) {
+  for (const char* text :
+       {"Listening:", "Workers:", "HTTP limits:", "gRPC limits:", "Timeouts:", "Logging:",
+        "127.0.0.1:8080", "1 to 1024", "16KiB", "BWOS_A_B", "--config FILE"}) {
     EXPECT_NE(result.out.find(text), std::string::npos) << text;
   }
 }
@@ -189,7 +214,139 @@ TEST(config, prints_help_in_groups_with_defaults_and_ranges) {
 TEST(config, prints_its_version) {
   const parsed result = parse({"--version"});
   EXPECT_EQ(result.line.exit_code, 0);
-  EXPECT_EQ(result.out, std::string("bwos-server ") + version() + "\n");
+  EXPECT_EQ(result.out, std::string("bwos-server ") + version() + " (" + build() + ")\n");
+  EXPECT_NE(std::string(build()).find(", "), std::string::npos) << build();
+}
+
+// The file and the environment. -----------------------------------------------------------------
+
+class file {
+ public:
+  explicit file(const std::string& text)
+      : path_(testing::TempDir() + "bwos_config_test." + std::to_string(::getpid())) {
+    std::ofstream(path_) << text;
+  }
+  ~file() { std::remove(path_.c_str()); }
+  file(const file&) = delete;
+  file& operator=(const file&) = delete;
+  [[nodiscard]] const char* path() const { return path_.c_str(); }
+
+ private:
+  std::string path_;
+};
+
+class variable {
+ public:
+  variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~variable() { ::unsetenv(name_); }
+  variable(const variable&) = delete;
+  variable& operator=(const variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(config_sources, a_file_has_what_flags_have) {
+  const file text(
+      "# a comment\n"
+      "http-listen = \"[::]:0\"\n"
+      "grpc-listen = ''\n"
+      "workers = 3   # and another\n"
+      "pin = true\n"
+      "drain-delay = 5s\n"
+      "body-bytes-max = \"2MiB\"\n"
+      "log-format = json\n");
+  const parsed result = parse({"--config", text.path()});
+  const config& all = accepted(result);
+  EXPECT_EQ(all.http_listen, "[::]:0");
+  EXPECT_EQ(all.grpc_listen, "");
+  EXPECT_EQ(all.workers, 3U);
+  EXPECT_TRUE(all.pin);
+  EXPECT_EQ(all.drain_delay, 5s);
+  EXPECT_EQ(all.http.body_bytes_max, 2U << 20);
+  EXPECT_EQ(all.log_format, log_format::json);
+}
+
+TEST(config_sources, a_flag_goes_over_a_variable_and_that_over_the_file) {
+  const file text("workers = 3\nbacklog = 4\npipeline-max = 5\npin = true\n");
+  const variable workers("BWOS_WORKERS", "6");
+  const variable backlog("BWOS_BACKLOG", "7");
+  const variable pin("BWOS_PIN", "false");
+  const parsed result = parse({"--workers", "8", "--config", text.path()});
+  const config& all = accepted(result);
+  EXPECT_EQ(all.workers, 8U);
+  EXPECT_EQ(all.backlog, 7);
+  EXPECT_EQ(all.http.pipeline_max, 5U);
+  EXPECT_FALSE(all.pin);
+}
+
+TEST(config_sources, a_variable_names_the_file_unless_the_flag_does) {
+  const file text("workers = 3\n");
+  const variable named("BWOS_CONFIG", text.path());
+  const variable of_somebody_else("BWOS_NO_SUCH_FLAG", "1");
+  const parsed result = parse({});
+  EXPECT_EQ(accepted(result).workers, 3U);
+  const parsed none = parse({"--config", ""});
+  EXPECT_EQ(accepted(none).workers, default_workers());
+  EXPECT_EQ(parse({"--config", "/nowhere"}).line.exit_code, 2);
+}
+
+/// The one line that refuses it.
+std::string refusal_of(const parsed& result) {
+  EXPECT_EQ(result.line.exit_code, 2);
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  return result.err;
+}
+
+TEST(config_sources, a_bad_value_is_told_as_a_flags_with_its_source) {
+  const file text("workers = 0\n");
+  const std::string in_file = "bwos-server: --workers 0: must be a number from 1 to 1024 (";
+  EXPECT_EQ(refusal_of(parse({"--config", text.path()})), in_file + text.path() + ")\n");
+  EXPECT_EQ(refusal_of(parse({"--config", text.path(), "--workers", "x"})),
+            "bwos-server: --workers x: must be a number from 1 to 1024\n");
+  const variable pin("BWOS_PIN", "yes");
+  EXPECT_EQ(refusal_of(parse({})), "bwos-server: --pin yes: must be true or false (BWOS_PIN)\n");
+  for (const char* value : {"", "--pin", "-1", "two", "1 2"}) {
+    const variable workers("BWOS_WORKERS", value);
+    EXPECT_NE(refusal_of(parse({})).find("1 to 1024 (BWOS_WORKERS)"), std::string::npos) << value;
+  }
+  const file together("reactor-group = 2\n");
+  EXPECT_NE(refusal_of(parse({"--config", together.path(), "--reactor", "io_uring", "--pin"}))
+                .find("--reactor-group 2: must be 1"),
+            std::string::npos);
+}
+
+TEST(config_sources, entries_that_are_no_flags_are_named) {
+  for (const char* name : {"worker", "Workers", "server.workers", "config", "help", "version", "h",
+                           "hello world", "--workers"}) {
+    const file text(std::string(name) + " = 3\n");
+    const std::string refusal = refusal_of(parse({"--config", text.path()}));
+    EXPECT_NE(refusal.find(std::string("'") + name + "' is no flag's name"), std::string::npos)
+        << refusal;
+  }
+  for (const char* lines : {"[server]\nworkers = 3\n", "[server]\n", "[[server]]\n"}) {
+    const file text(lines);
+    const std::string refusal = refusal_of(parse({"--config", text.path()}));
+    EXPECT_NE(refusal.find("'[server]'"), std::string::npos) << refusal;
+  }
+  for (const char* lines :
+       {"workers = [1, 2]\n", "workers = 1 2\n", "workers = 1\nworkers = 2\n"}) {
+    const file text(lines);
+    const std::string refusal = refusal_of(parse({"--config", text.path()}));
+    EXPECT_NE(refusal.find("'workers' must have one value"), std::string::npos) << refusal;
+  }
+}
+
+TEST(config_sources, a_file_that_cannot_be_read_is_named) {
+  EXPECT_NE(refusal_of(parse({"--config", "/nowhere"})).find("--config /nowhere: No such file"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(parse({"--config", "/"})).find("--config /: Is a directory"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(parse({"--config", "/dev/zero"})).find("--config /dev/zero: must have at "),
+            std::string::npos);
+  EXPECT_NE(refusal_of(parse({"--config"})).find("--config"), std::string::npos);
+  EXPECT_EQ(parse({"--config", "/nowhere", "--help"}).line.exit_code, 0);
+  EXPECT_EQ(parse({"--config", "/nowhere", "--version"}).line.exit_code, 0);
 }
 
 }  // namespace

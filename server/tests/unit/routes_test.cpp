@@ -14,6 +14,7 @@ namespace {
 struct routing : testing::Test {
   routing() {
     server.write_metrics = [](std::string& to) { to += "metrics\n"; };
+    server.describe_stall = [this](std::string& to) { to += stall; };
   }
   response ask(method verb, std::string_view path, std::string_view query = {}) {
     return respond(find_route(path),
@@ -27,6 +28,7 @@ struct routing : testing::Test {
   }
   service server;
   std::string scratch;
+  std::string stall;
 };
 
 TEST_F(routing, finds_every_path_and_nothing_else) {
@@ -99,6 +101,16 @@ TEST_F(routing, is_ready_until_it_drains) {
   EXPECT_EQ(ask(method::get, "/readyz").code, status::ok);
   server.draining = true;
   EXPECT_EQ(ask(method::get, "/readyz").code, status::service_unavailable);
+  EXPECT_EQ(ask(method::get, "/healthz").code, status::ok);
+}
+
+TEST_F(routing, is_healthy_until_a_worker_stalls) {
+  scratch = "of an earlier request";
+  EXPECT_EQ(ask(method::get, "/healthz").body, "ok\n");
+  stall = "worker 1\n";
+  EXPECT_EQ(ask(method::get, "/healthz").code, status::service_unavailable);
+  EXPECT_EQ(ask(method::get, "/healthz").body, "worker 1\n");
+  stall.clear();
   EXPECT_EQ(ask(method::get, "/healthz").code, status::ok);
 }
 

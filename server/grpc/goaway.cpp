@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "grpc/goaway.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <bwos/stream.hpp>
+#include <charconv>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#ifdef BWOS_GRPC_GOAWAYS
+namespace grpc_core {
+// Not in gRPC's public headers; CMakeLists.txt has the versions whose library was looked at.
+class Server {
+ public:
+  void SendGoaways();
+};
+}  // namespace grpc_core
+#endif
+
+namespace bwos::server {
+namespace {
+
+bool listens_on(int fd, std::uint16_t port) noexcept {
+  int listens = 0;
+  socklen_t size = sizeof listens;
+  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0)
+    return false;
+  sockaddr_storage bound{};
+  size = sizeof bound;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) return false;
+  switch (bound.ss_family) {
+    case AF_INET:
+      return ntohs(reinterpret_cast<const sockaddr_in&>(bound).sin_port) == port;
+    case AF_INET6:
+      return ntohs(reinterpret_cast<const sockaddr_in6&>(bound).sin6_port) == port;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+#ifdef BWOS_GRPC_GOAWAYS
+
+bool goaways_can_be_sent() noexcept {
+  return true;
+}
+
+void send_goaways(grpc::Server& server) noexcept {
+  // gRPC's inner functions need an execution context, which its public ones make: here the one that
+  // frees a byte buffer, whose only slice then sends the GOAWAYs instead of freeing memory.
+  grpc_server* const core = server.c_server();
+  const auto send = [](void* of) { static_cast<grpc_core::Server*>(of)->SendGoaways(); };
+  grpc_slice sends = grpc_slice_new_with_user_data(core, 0, send, core);
+  grpc_byte_buffer* const buffer = grpc_raw_byte_buffer_create(&sends, 1);
+  grpc_slice_unref(sends);
+  grpc_byte_buffer_destroy(buffer);
+}
+
+#else
+
+bool goaways_can_be_sent() noexcept {
+  return false;
+}
+
+void send_goaways(grpc::Server& /*server*/) noexcept {}
+
+#endif
+
+void ignore_new_connections_to(std::uint16_t port) noexcept {
+  std::error_code unreadable;  // no /proc: peers may come back, and lose a call at the shutdown
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", unreadable)) {
+    const std::string name = entry.path().filename();
+    int fd = -1;
+    std::from_chars(name.data(), name.data() + name.size(), fd);
+    if (listens_on(fd, port)) ignore_new_connections(fd);
+  }
+}
+
+}  // namespace bwos::server

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+
+namespace bwos::server {
+
+/// Whether this build's gRPC gives a way to send_goaways().
+[[nodiscard]] bool goaways_can_be_sent() noexcept;
+
+/// Any thread: asks the peers of a running server to make no more calls on their connections and to
+/// close them (GOAWAY). Calls are served as before, those included that were on their way. Nothing
+/// where it cannot be done: then gRPC's shutdown asks them, and cancels what was on its way.
+void send_goaways(grpc::Server& server) noexcept;
+
+/// Any thread: this process' listening sockets of a port take no more connections. gRPC closes its
+/// own only with its shutdown, and peers that were sent away would come back until then.
+void ignore_new_connections_to(std::uint16_t port) noexcept;
+
+}  // namespace bwos::server

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slow routes go through the lane of long work, and nothing else changes by it."""
+
+import signal
+import threading
+import time
+import unittest
+
+from harness import Reader, Server, ServerTest, read_response, reset
+
+HOST = b"Host: a\r\n\r\n"
+# High, so that a short request that loses its processor, or runs under a sanitizer, is still short.
+FLAGS = ("--lane-threshold-us", "1000", "--work-us-max", "10000")
+
+
+def get(path, verb=b"GET"):
+    return verb + b" " + path + b" HTTP/1.1\r\n" + HOST
+
+
+def post(body):
+    return b"POST /echo HTTP/1.1\r\nContent-Length: %d\r\n" % len(body) + HOST + body
+
+
+def lane_runs(server):
+    return sum(value for series, value in server.metrics().items() if series.startswith("bwos_pool_lane_run_total"))
+
+
+def make_slow(server, us=5000):
+    """Until the route is known to be long: the lane has run a request of it."""
+    before = lane_runs(server)
+    with server.connect() as s:
+        reader = Reader(s)
+        for _ in range(100):
+            s.sendall(get(b"/work?us=%d" % us))
+            reader.next()
+            if lane_runs(server) > before:
+                return
+    raise AssertionError("a route of 5 ms a request never entered the lane")
+
+
+class Lane(ServerTest):
+    FLAGS = FLAGS
+
+    def test_a_route_enters_and_leaves(self):
+        make_slow(self.server)
+        with self.server.connect() as s:
+            reader = Reader(s)
+            for _ in range(100):  # each one in the lane counts, and takes an eighth off the mean
+                s.sendall(get(b"/work?us=1"))
+                reader.next()
+            left = lane_runs(self.server)
+            for _ in range(100):
+                s.sendall(get(b"/work?us=1"))
+                reader.next()
+            self.assertLess(lane_runs(self.server) - left, 50)  # 0, but on a machine that stalls
+        make_slow(self.server)
+
+    def test_pipelined_answers_keep_their_order(self):
+        make_slow(self.server)
+        requests, bodies = b"", []
+        for i in range(20):
+            body = b"%d" % i * (i + 1)
+            requests += get(b"/plaintext") + get(b"/work?us=%d" % (100 + i)) + post(body) + get(b"/work", b"HEAD")
+            bodies += [b"Hello, World!", b"burned %d us\n" % (100 + i), body, b""]
+        for step in (len(requests), 97, 7):  # whole, and cut into pieces
+            with self.subTest(step), self.server.connect() as s:
+                reader = Reader(s)
+
+                def send():
+                    for at in range(0, len(requests), step):
+                        s.sendall(requests[at:at + step])
+
+                sender = threading.Thread(target=send)
+                sender.start()
+                for i, body in enumerate(bodies):
+                    response = reader.next(head=i % 4 == 3)
+                    self.assertEqual((response.status, response.body), (400 if i % 4 == 3 else 200, body), i)
+                sender.join()
+
+    def test_slow_requests_of_one_connection_leave_room_for_others(self):
+        make_slow(self.server)
+        with self.server.connect() as slow, self.server.connect() as fast:
+            slow.sendall(get(b"/work?us=10000") * 16)
+            done = threading.Event()
+
+            def read_slow():
+                reader = Reader(slow)
+                for _ in range(16):
+                    reader.next()
+                done.set()
+
+            waiter = threading.Thread(target=read_slow)
+            waiter.start()
+            reader, answered = Reader(fast), 0
+            while not done.is_set():
+                fast.sendall(get(b"/plaintext"))
+                reader.next()
+                answered += not done.is_set()
+            waiter.join()
+            self.assertGreater(answered, 16)  # one for each slow one, at the least
+
+    def test_a_load_that_is_all_slow_is_served(self):
+        make_slow(self.server)
+        sockets = [self.server.connect() for _ in range(16)]
+        for s in sockets:
+            s.sendall(get(b"/work?us=3000") * 4)
+        for s in sockets:
+            reader = Reader(s)
+            self.assertEqual([reader.next().status for _ in range(4)], [200] * 4)
+            s.close()
+
+    def test_peers_that_leave_while_they_wait(self):
+        make_slow(self.server)
+        for leave in (reset, lambda s: s.close()):
+            for _ in range(20):
+                s = self.server.connect()
+                s.sendall(get(b"/work?us=2000") * 3)
+                leave(s)
+        self.server.until_metric("bwos_http_connections", 1)  # the one that asks
+        self.server.until_metric("bwos_pool_lane_depth", 0)
+
+
+class LaneEnds(unittest.TestCase):
+    def test_a_drain_answers_what_waits(self):
+        server = Server(*FLAGS)
+        make_slow(server)
+        sockets = [server.connect() for _ in range(20)]
+        for s in sockets:
+            s.sendall(get(b"/work?us=10000"))
+        time.sleep(0.02)  # some run, the others wait
+        server.signal(signal.SIGTERM)
+        for s in sockets:
+            response = read_response(s)
+            self.assertEqual((response.status, response.body), (200, b"burned 10000 us\n"))
+            s.close()
+        self.assertEqual(server.wait(), 0)
+
+    def test_zero_turns_it_off(self):
+        server = Server("--lane-threshold-us", "0")
+        with server.connect() as s:
+            reader = Reader(s)
+            for _ in range(50):
+                s.sendall(get(b"/work?us=1000"))
+                reader.next()
+        self.assertEqual(lane_runs(server), 0)
+        self.assertEqual(server.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
