@@ -359,8 +359,8 @@ bool parser::split_target() noexcept {
   while (mark < target.size() && target[mark] != '?' && target[mark] != '#') ++mark;
   if (mark < target.size()) {
     if (target.find('#', mark) != std::string_view::npos) return false;  // RFC 9112, 3.2: not sent
-    query_ = {path_.begin + mark + 1, target.size() - mark - 1};
-    path_.length = mark;
+    query_ = part_of(&target[mark] + 1, target.size() - mark - 1);
+    path_.length = narrow(mark);
   }
   return true;
 }
@@ -374,7 +374,7 @@ bool parser::skip_authority() noexcept {
   if (scheme_end == std::string_view::npos) return false;
   const std::size_t begin = scheme_end + 3;
   const std::size_t end = std::min(target.find_first_of("/?#", begin), target.size());
-  path_ = {path_.begin + end, target.size() - end};
+  path_ = part_of(target.data() + end, target.size() - end);
   return end > begin && is_host(target.substr(begin, end - begin));
 }
 
@@ -383,26 +383,25 @@ void parser::take_body(const char* at, std::size_t length) {
   if (!gathering_) {
     if (body_.length == 0) body_ = part_of(at, 0);
     if (base_ + body_.begin + body_.length == at) {
-      body_.length += length;
+      body_.length += narrow(length);
       return;
     }
     gather();
   }
-  if (body_.length == 0) body_.begin = gathered_.size();
+  if (body_.length == 0) body_.begin = narrow(gathered_.size());
   gathered_.append(at, length);
   base_ = gathered_.data();
-  body_.length += length;
+  body_.length += narrow(length);
 }
 
 /// Copies the parts so far out of the input.
 void parser::gather() {
   if (gathering_) return;
   gathering_ = true;
-  std::size_t end = 0;
   for (part* one : {&path_, &query_, &content_type_, &body_}) {
+    const std::uint32_t begin = narrow(gathered_.size());
     gathered_.append(base_ + one->begin, one->length);
-    one->begin = end;
-    end += one->length;
+    one->begin = begin;
   }
   base_ = gathered_.data();
 }

@@ -84,11 +84,15 @@ class parser : private llhttp_t {
     expects_other = 32,
   };
 
-  /// A part of the request: where it begins behind base_, and its length.
+  /// A part of the request: where it begins behind base_, and its length. Small, as every idle
+  /// connection has them; head and body together stay below 4 GiB (the ranges in config.cpp).
   struct part {
-    std::size_t begin = 0;
-    std::size_t length = 0;
+    std::uint32_t begin = 0;
+    std::uint32_t length = 0;
   };
+  static std::uint32_t narrow(std::size_t bytes) noexcept {
+    return static_cast<std::uint32_t>(bytes);
+  }
 
   outcome read_head(std::string_view& rest);
   outcome read_body(std::string_view& rest);
@@ -112,7 +116,7 @@ class parser : private llhttp_t {
   void gather();
   void describe() noexcept;
   [[nodiscard]] part part_of(const char* at, std::size_t length) const noexcept {
-    return {static_cast<std::size_t>(at - base_), length};
+    return {narrow(static_cast<std::size_t>(at - base_)), narrow(length)};
   }
   [[nodiscard]] std::string_view view(part of) const noexcept {
     return {base_ + of.begin, of.length};

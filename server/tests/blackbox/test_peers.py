@@ -201,8 +201,8 @@ class Peers(ServerTest):
         for s in sockets:
             s.close()
         self.until_free()
-        # More, if the places had not come back when the metrics were asked for.
-        self.assertGreaterEqual(self.server.metrics()["bwos_http_refused_total"], refused + 80)
+        now = self.server.metrics()["bwos_http_refused_total"]
+        self.assertIn(now - refused, range(80, 100))  # whoever asked until_free() may have been refused, too
 
     def test_a_flood_above_the_limit_holds_few_descriptors(self):
         sockets = self.fill()
