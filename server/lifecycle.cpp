@@ -179,10 +179,15 @@ void server::drain(const termination_signals& signals) {
     if (grpc_) grpc_->shutdown(deadline);
     grpc_has_ended.store(true);
   });
+  bool all_know = false;
   // Ends: at the deadline gRPC cuts its calls off, and HTTP is waited for no longer.
   while (!grpc_has_ended.load() || !(http_has_ended() || clock::now() >= deadline)) {
-    // Again and again, for connections that have become idle, or were accepted, since.
-    if (http_) http_->interrupt_connections();
+    // Again until nobody is accepted any more. A connection that was told, or is at work, ends by
+    // itself.
+    if (http_ && !all_know) {
+      all_know = http_->closed();
+      http_->interrupt_connections();
+    }
     if (const auto again = signals.wait_for(drain_step)) ::_exit(128 + *again);
     stalls_.log_new();
   }

@@ -52,7 +52,7 @@ inline constexpr std::size_t output_bytes_kept = 256 * 1024;
 inline constexpr microseconds linger_time = std::chrono::seconds(2);
 inline constexpr std::size_t linger_bytes_max = 8 * 1024 * 1024;
 
-/// How often a drain looks whether the last connections have gone, and wakes the idle ones again.
+/// How often a drain looks whether the last connections have gone.
 inline constexpr std::chrono::milliseconds drain_step{20};
 
 /// Descriptors kept back from the default of --connections-max: the library's own, listeners, logs,
