@@ -50,6 +50,7 @@ class connection {
   connection() {
     server_.work_us_max = 0;
     server_.write_metrics = [](std::string& to) { to += "metrics"; };
+    server_.describe_stall = [](std::string&) {};
   }
 
   /// False: closed. The piece dies afterwards, so that a view kept by mistake is seen.
