@@ -34,6 +34,10 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
+[[noreturn]] void refuse_entry(const std::string& path, const std::string& name, const char* why) {
+  throw bad_file("--config " + path + ": '" + name + "' " + why);
+}
+
 /// As the file has it; the reader marks the beginnings of sections with entries of its own.
 std::string name_of(const CLI::ConfigItem& entry) {
   return entry.name == "++" ? "[" + CLI::detail::join(entry.parents, ".") + "]" : entry.fullname();
@@ -72,10 +76,10 @@ std::vector<given_value> values_in_file(const std::string& path,
     const std::string name = name_of(entry);
     const std::string flag = "--" + name;
     if (std::find(flags.begin(), flags.end(), flag) == flags.end()) {
-      throw bad_file("--config " + path + ": '" + name + "' is no flag's name (see --help)");
+      refuse_entry(path, name, "is no flag's name (see --help)");
     }
     if (entry.inputs.size() != 1) {
-      throw bad_file("--config " + path + ": '" + name + "' must have one value");
+      refuse_entry(path, name, "must have one value");
     }
     found.push_back({flag, entry.inputs.front(), path});
   }

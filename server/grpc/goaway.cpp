@@ -72,8 +72,9 @@ void send_goaways(grpc::Server& /*server*/) noexcept {}
 
 void ignore_new_connections_to(std::uint16_t port) noexcept {
   std::error_code unreadable;  // no /proc: peers may come back, and lose a call at the shutdown
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", unreadable)) {
-    const std::string name = entry.path().filename();
+  std::filesystem::directory_iterator entry("/proc/self/fd", unreadable);
+  for (; !unreadable && entry != end(entry); entry.increment(unreadable)) {
+    const std::string name = entry->path().filename();
     int fd = -1;
     std::from_chars(name.data(), name.data() + name.size(), fd);
     if (listens_on(fd, port)) ignore_new_connections(fd);

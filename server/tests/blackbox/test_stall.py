@@ -25,6 +25,11 @@ class Stall(unittest.TestCase):
     def stalls(server):
         return [line for line in list(server.log) if "inside one task" in line]
 
+    def stalled_workers(self, server):
+        """Not a count of lines: where others use the machine, a worker may be kept from its CPU for a timeout as short
+        as the tests'."""
+        return {re.search(r"worker (\d+)", line)[1] for line in self.stalls(server)}
+
     def until(self, condition):
         end = time.monotonic() + PATIENCE
         while not condition():
@@ -63,7 +68,8 @@ class Stall(unittest.TestCase):
             raise AssertionError("no free worker looks at any of the connections")
 
         self.assertEqual(health().body, b"ok\n")
-        for count in (1, 2):
+        for _ in range(2):
+            before = self.stalls(server)
             begun = time.monotonic()
             busy.sendall(work(3))
             time.sleep(0.2)
@@ -75,8 +81,9 @@ class Stall(unittest.TestCase):
             self.assertGreaterEqual(int(ms), 500)
             self.assertEqual(read_response(busy).status, 200)
             self.until(lambda: health().status == 200)
-            self.assertEqual(len(self.stalls(server)), count, server.log)
-            self.assertRegex(self.stalls(server)[-1], rf"\[warning\] worker {worker} has been .* for \d+ ms")
+            own = [line for line in self.stalls(server)[len(before):] if f"worker {worker} " in line]
+            self.assertEqual(len(own), 1, server.log)
+            self.assertRegex(own[0], r"\[warning\] worker \d has been .* for \d+ ms")
         for s in (busy, *asks):
             s.close()
         self.assertEqual(server.stop(), 0)
@@ -87,14 +94,14 @@ class Stall(unittest.TestCase):
         self.addCleanup(lambda: [s.close() for s in busy])
         for s in busy[:2]:
             s.sendall(work(4))
-        self.until(lambda: len(self.stalls(server)) == 2)
+        self.until(lambda: len(self.stalled_workers(server)) >= 2)
         self.assertEqual(self.health(server).status, 503)
+        before = len(self.stalls(server))
         busy[2].sendall(work(1))  # nobody is left
-        self.until(lambda: len(self.stalls(server)) == 3)
+        self.until(lambda: len(self.stalls(server)) > before)
         for s in busy:
             self.assertEqual(read_response(s).status, 200)
         self.until(lambda: self.health(server).status == 200)
-        self.assertEqual(len(self.stalls(server)), 3, server.log)
         self.assertEqual(server.stop(), 0)
 
     def test_idle_workers_do_not_stall_and_0_turns_it_off(self):
