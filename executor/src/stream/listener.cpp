@@ -237,9 +237,11 @@ void listener::state::place(int fd) noexcept {
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     taken = chosen.where->adopt(fd, this);  // null: no memory, or the kernel's limit of watches
   }
-  if (taken == nullptr) ::close(fd);
-  if (!fits || taken == nullptr) count(refused, 1);
-  if (taken == nullptr) return;
+  if (!fits || taken == nullptr) count(refused, 1);  // before the peer can know
+  if (taken == nullptr) {
+    ::close(fd);
+    return;
+  }
   chosen.where->count_connection(1);
   where.work_started();
   if (fits) {
