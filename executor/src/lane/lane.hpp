@@ -16,7 +16,9 @@
 // L3  At the cap some parked worker watches, if any is parked: a worker that parks while there are
 //     entries does, a pusher that finds no watcher wakes a sleeper, which then will, and the last
 //     watcher to leave wakes another. So an entry comes of age unseen only while no worker is
-//     parked, and then each looks between two slices.
+//     parked, and then each looks between two slices. One exception: on a shared set the watcher's
+//     timer may go off in the poll of a worker that is awake; if that one then takes long work, the
+//     watcher sleeps on until the end of that.
 //       lane_test: an_entry_of_age_is_served_above_the_cap
 #pragma once
 
