@@ -224,8 +224,6 @@ connection::turn connection::answer(std::string_view input, worker_local& worker
     parser_.continue_sent();
   }
   set_deadline(now, result.answered > 0);
-  if (result.then == next::receive && is_idle() && shared_.handlers.is_draining())
-    result.then = next::close;
   return result;
 }
 
