@@ -54,10 +54,9 @@ struct command_line {
   std::optional<int> exit_code;  ///< Set: say no more and leave with it.
 };
 
-/// Flags go over environment variables, those over the file of --config. What was asked for
-/// (--help,
-/// --version) goes to `out`; a mistake to `err`, one line with the flag, its value and what is
-/// valid, and exit code 2.
+/// Flags go over environment variables, those over the file of --config. What was asked for (as by
+/// --help) goes to `out`; a mistake to `err`, one line with the flag, its value and what is valid,
+/// and exit code 2.
 command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
                                 std::ostream& err);
 

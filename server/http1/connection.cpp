@@ -142,6 +142,7 @@ class connection {
   std::string kept_;    // received, not yet parsed
   std::string unsent_;  // written, not yet taken by the kernel
   std::size_t bulk_bytes_ = 0;
+  route route_ = route::other;     // of the request that was read last
   metrics::ticks lane_since_ = 0;  // when the request that is in the lane began; 0: none is
   bool leaving_ = false;           // a drain has set an idle connection's last deadline
 };
@@ -238,7 +239,8 @@ bool connection::read_request(std::string_view input, turn& result, worker_local
     result.then = next::linger;
     return false;
   }
-  if (!shared_.times.is_long(find_route(parser_.current().path))) return true;
+  route_ = find_route(parser_.current().path);
+  if (!shared_.times.is_long(route_)) return true;
   parser_.hold();
   lane_since_ = result.answered == 0 ? result.begun : metrics::now_ticks();
   result.then = next::lane;
@@ -249,11 +251,10 @@ bool connection::read_request(std::string_view input, turn& result, worker_local
 void connection::answer_request(bool more, turn& result, worker_local& worker,
                                 clock::time_point now) {
   const request& asked = parser_.current();
-  const route where = find_route(asked.path);
-  const bool brief = routes[static_cast<std::size_t>(where)].brief;
+  const bool brief = routes[static_cast<std::size_t>(route_)].brief;
   const metrics::ticks begun = brief ? 0 : metrics::now_ticks();
-  const response reply = respond(where, asked, shared_.handlers, worker.text);
-  if (!brief) shared_.times.note(where, metrics::now_ticks() - begun);
+  const response reply = respond(route_, asked, shared_.handlers, worker.text);
+  if (!brief) shared_.times.note(route_, metrics::now_ticks() - begun);
   // While draining the last whole request of the input is the connection's last.
   const bool keep = parser_.keep_alive() && (more || !shared_.handlers.is_draining());
   write_response(
@@ -265,7 +266,7 @@ void connection::answer_request(bool more, turn& result, worker_local& worker,
   if (!keep) result.then = more || parser_.keep_alive() ? next::linger : next::close;
   parser_.release();
 
-  shared_.metrics.here().request(where, reply.code);
+  shared_.metrics.here().request(route_, reply.code);
   ++result.answered;
   const bool look = !brief || result.answered % brief_answers_per_look == 0;
   const metrics::ticks slice =

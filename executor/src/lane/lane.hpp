@@ -88,6 +88,8 @@ class alignas(cache_line) lane {
     // [lane.watched] seq_cst: after the push (L3). Partner: [lane.watch].
     return nonempty() && !below_cap() && watchers_.load(std::memory_order_seq_cst) == 0;
   }
+  /// Somebody should be woken for it: to serve, or to watch.
+  [[nodiscard]] bool wants_worker() const noexcept { return open() || unwatched(); }
   /// open(), cheap and possibly stale: for a busy worker, which looks again before every task.
   [[nodiscard]] bool glance() const noexcept {
     // [lane.glance] relaxed: a hint; see above. Partner: none, nothing is read on its strength.

@@ -24,6 +24,18 @@ unsigned words_of(const options& settings, unsigned groups) {
   return (slots + idle_set::word_workers_max - 1) / idle_set::word_workers_max;
 }
 
+bool is_inside(const pool_core& pool) noexcept {
+  const worker_context* at = current_worker();
+  while (at != nullptr && at->pool != &pool) at = at->outer;
+  return at != nullptr;
+}
+
+/// The calling thread's worker, if it is one of `pool`'s.
+worker* worker_of(const pool_core& pool) noexcept {
+  worker_context* const here = current_worker();
+  return here != nullptr && here->pool == &pool ? static_cast<worker*>(here) : nullptr;
+}
+
 }  // namespace
 
 pool_core::pool_core(const options& wanted) : pool_core(wanted, choose_reactor(wanted.reactor)) {}
@@ -93,16 +105,6 @@ pool_core::~pool_core() {
   discard_all();
 }
 
-namespace {
-
-bool is_inside(const pool_core& pool) noexcept {
-  const worker_context* at = current_worker();
-  while (at != nullptr && at->pool != &pool) at = at->outer;
-  return at != nullptr;
-}
-
-}  // namespace
-
 void pool_core::discard_all() noexcept {
   for (;;) {  // ends: what is discarded frees, and posts at most what frees the rest of itself
     continuation_chain rest = inject.pop(~std::size_t{0});
@@ -117,9 +119,8 @@ void pool_core::discard_all() noexcept {
 }
 
 void pool_core::post(continuation& work) noexcept {
-  worker_context* const here = current_worker();
-  if (here != nullptr && here->pool == this) {
-    static_cast<worker*>(here)->post(work);
+  if (worker* const here = worker_of(*this)) {
+    here->post(work);
   } else {
     detail::refuse(in_child(), "post to a pool in a child of fork(), where it has no workers");
     inject.push(work);
@@ -128,22 +129,20 @@ void pool_core::post(continuation& work) noexcept {
 }
 
 void pool_core::yield(continuation& work) noexcept {
-  worker_context* const here = current_worker();
-  if (here != nullptr && here->pool == this) {
-    static_cast<worker*>(here)->yield(work);
+  if (worker* const here = worker_of(*this)) {
+    here->yield(work);
   } else {
     post(work);
   }
 }
 
 void pool_core::post_long(lane_entry& entry) noexcept {
-  worker_context* const here = current_worker();
-  if (here != nullptr && here->pool == this) {
-    static_cast<worker*>(here)->post_long(entry);
+  if (worker* const here = worker_of(*this)) {
+    here->post_long(entry);
   } else {
     detail::refuse(in_child(), "post to a pool in a child of fork(), where it has no workers");
     long_work.push(entry);
-    if (long_work.open() || long_work.unwatched()) wake_one(0);
+    if (long_work.wants_worker()) wake_one(0);
   }
 }
 

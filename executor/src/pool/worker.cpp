@@ -289,8 +289,7 @@ void worker::stop_searching() noexcept {
   if (std::exchange(searching_, false)) {
     if (!pool_.idle.end_search(word_)) return;
     if (gave == found::one) more = something_to_steal().victim != nullptr;
-    more = more || pool_.inject.maybe_nonempty() || pool_.long_work.open() ||
-           pool_.long_work.unwatched();
+    more = more || pool_.inject.maybe_nonempty() || pool_.long_work.wants_worker();
   }
   if (more && pool_.wake_one(word_)) counters_.wake.add(1);
 }
