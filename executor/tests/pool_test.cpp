@@ -352,6 +352,53 @@ TEST_P(pool_on, attached_threads_work_until_the_pool_is_out_of_work) {
   EXPECT_EQ(ran, 100);
 }
 
+/// asio::thread_pool runs it, too. Whether the others sleep when it is posted, or fall asleep
+/// later.
+TEST_P(pool_on, a_task_that_waits_for_the_one_it_has_posted_does_not_wait_for_ever) {
+  for (const unsigned workers : {2U, 4U}) {
+    pool under_test(options_of(GetParam(), workers));
+    for (int round = 0; round < 200 / testing::sanitizer_divisor; ++round) {
+      if (round % 2 == 0) {
+        ASSERT_TRUE(eventually([&] { return testing::all_parked(under_test); }));
+      }
+      if (round % 20 == 0) std::this_thread::sleep_for(30ms);  // the monitor sleeps, too
+      std::atomic<bool> second = false;
+      std::atomic<bool> first = false;
+      heap_call::post(under_test, [&] {
+        heap_call::post(under_test, [&] { second = true; });
+        EXPECT_TRUE(eventually([&] { return second.load(); }, 100us)) << round;
+        first = true;
+      });
+      ASSERT_TRUE(eventually([&] { return first.load(); }, 100us)) << round;
+    }
+  }
+}
+
+/// Short tasks before it make the pool expect another short one.
+TEST_P(pool_on, nothing_waits_for_the_end_of_a_long_task_though_all_were_short_before) {
+  pool under_test(options_of(GetParam(), 2));
+  std::atomic<int> ran = 0;
+  for (int i = 0; i < 1000; ++i) heap_call::post(under_test, [&] { ++ran; });
+  ASSERT_TRUE(eventually([&] { return ran == 1000; }));
+  for (int round = 0; round < 200 / testing::sanitizer_divisor; ++round) {
+    ASSERT_TRUE(eventually([&] { return testing::all_parked(under_test); }));
+    std::atomic<bool> second = false;
+    std::atomic<bool> first = false;
+    call later([&] { second = true; });
+    call longer([&] {
+      EXPECT_TRUE(eventually([&] { return second.load(); }, 100us)) << round;
+      first = true;
+    });
+    // What yields is put behind a poll in one go, as a poll's own events are: nobody is woken.
+    call both([&] {
+      under_test.yield(longer);
+      under_test.yield(later);
+    });
+    under_test.post(both);
+    ASSERT_TRUE(eventually([&] { return first.load(); }, 100us)) << round;
+  }
+}
+
 TEST_P(pool_on, a_thread_that_attaches_takes_what_waits_behind_a_long_task) {
   pool under_test(options_of(GetParam(), 1));
   constexpr int short_tasks = 10;

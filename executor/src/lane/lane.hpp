@@ -3,8 +3,7 @@
 // to do, by all but one of them at once. So short work always finds somebody, and long work waits
 // behind its like. An entry that has waited longer than the age is served whatever else there is.
 //
-// ROLES  Any thread pushes. A worker takes an entry, runs it, and says that it is done. A watcher
-// is a parked worker whose sleep ends when the oldest entry is of age.
+// ROLES  Any thread pushes. A worker takes an entry, runs it, and says that it is done.
 //
 // INVARIANTS
 // L1  list_ and oldest_ change together, under the lock. Entries are taken in the order of pushes.
@@ -13,12 +12,9 @@
 //     looks for sleepers, looked for by a worker after it has announced its parking (seq_cst). At
 //     the cap a worker may sleep on an entry: those who serve look again when they are done.
 //       lane_test: every_entry_runs_once, a_push_from_outside_wakes
-// L3  At the cap some parked worker watches, if any is parked: a worker that parks while there are
-//     entries does, a pusher that finds no watcher wakes a sleeper, which then will, and the last
-//     watcher to leave wakes another. So an entry comes of age unseen only while no worker is
-//     parked, and then each looks between two slices. One exception: on a shared set the watcher's
-//     timer may go off in the poll of a worker that is awake; if that one then takes long work, the
-//     watcher sleeps on until the end of that.
+// L3  That an entry is of age is seen by each worker between two slices, and by the monitor
+//     (pool/monitor_thread.hpp), which wakes a sleeper for it. Who pushes sees to it that the
+//     monitor is awake.
 //       lane_test: an_entry_of_age_is_served_above_the_cap
 #pragma once
 
@@ -83,13 +79,6 @@ class alignas(cache_line) lane {
   }
   /// An entry waits that the cap lets somebody serve. In that same look.
   [[nodiscard]] bool open() const noexcept { return nonempty() && below_cap(); }
-  /// An entry waits at the cap, and nobody watches. After a push, and for who leaves a search.
-  [[nodiscard]] bool unwatched() const noexcept {
-    // [lane.watched] seq_cst: after the push (L3). Partner: [lane.watch].
-    return nonempty() && !below_cap() && watchers_.load(std::memory_order_seq_cst) == 0;
-  }
-  /// Somebody should be woken for it: to serve, or to watch.
-  [[nodiscard]] bool wants_worker() const noexcept { return open() || unwatched(); }
   /// open(), cheap and possibly stale: for a busy worker, which looks again before every task.
   [[nodiscard]] bool glance() const noexcept {
     // [lane.glance] relaxed: a hint; see above. Partner: none, nothing is read on its strength.
@@ -103,24 +92,6 @@ class alignas(cache_line) lane {
     // [lane.age] relaxed: a hint, take() decides. Partner: none, nothing is read on its strength.
     const ticks oldest = oldest_.load(std::memory_order_relaxed);
     return oldest != 0 && is_of_age(oldest, now_ticks());
-  }
-
-  void watch() noexcept {
-    // [lane.watch] seq_cst: one order with the pushers' looks. Partner: [lane.watched].
-    watchers_.fetch_add(1, std::memory_order_seq_cst);
-  }
-  /// True: the caller was the last watcher, and something waits.
-  [[nodiscard]] bool unwatch() noexcept {
-    // [lane.unwatch] seq_cst: before the look that follows, against a pusher that still saw this
-    // watcher. Partner: [lane.watched].
-    return watchers_.fetch_sub(1, std::memory_order_seq_cst) == 1 && nonempty();
-  }
-  /// Ticks until the oldest entry is of age; 0: it is, or there is none.
-  [[nodiscard]] ticks until_age() const noexcept {
-    // [lane.until] relaxed: a watcher that is early looks again. Partner: none, as [lane.age].
-    const ticks oldest = oldest_.load(std::memory_order_relaxed);
-    const ticks now = now_ticks();
-    return oldest == 0 || is_of_age(oldest, now) ? 0 : oldest + age_ - now;
   }
 
   /// For statistics: right at some moment.
@@ -171,7 +142,6 @@ class alignas(cache_line) lane {
   // Apart from the lock: read by everybody all the time.
   alignas(cache_line) std::atomic<ticks> oldest_{0};  // when it came; 0: there is none
   std::atomic<unsigned> servers_{0};
-  std::atomic<unsigned> watchers_{0};
 };
 
 }  // namespace bwos

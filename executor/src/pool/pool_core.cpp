@@ -48,6 +48,7 @@ pool_core::pool_core(const options& wanted, reactor_choice choice)
       idle(groups_of(wanted, choice.kind) != 0 ? idle_set::form::counted : idle_set::form::named,
            words_of(wanted, groups_of(wanted, choice.kind)),
            std::max(1U, wanted.workers / 2 / words_of(wanted, groups_of(wanted, choice.kind)))),
+      monitor(*this, wanted.workers + options::attached_max),
       choice_(std::move(choice)),
       groups_(groups_of(wanted, choice_.kind)) {
   slots_.reserve(settings.workers + options::attached_max);
@@ -88,6 +89,7 @@ void pool_core::start() {
       ::pthread_setname_np(threads_.back().native_handle(), ("bwos-" + std::to_string(i)).c_str());
       if (settings.pin) pin_thread(threads_.back().native_handle(), i);
     }
+    if (settings.workers > 1) monitor.start();
   } catch (...) {
     stop();
     join();
@@ -102,6 +104,7 @@ pool_core::~pool_core() {
     std::unique_lock guard(join_lock_);
     join_signal_.wait(guard, [&] { return attached_inside_ == 0; });
   }
+  monitor.join();  // one that was attached after join() may have begun it anew
   discard_all();
 }
 
@@ -142,7 +145,8 @@ void pool_core::post_long(lane_entry& entry) noexcept {
   } else {
     detail::refuse(in_child(), "post to a pool in a child of fork(), where it has no workers");
     long_work.push(entry);
-    if (long_work.wants_worker()) wake_one(0);
+    if (long_work.open()) wake_one(0);
+    monitor.wake();
   }
 }
 
@@ -172,11 +176,13 @@ void pool_core::attach() {
       throw std::length_error("bwos::pool::attach: " + std::to_string(options::attached_max) +
                               " threads are attached already");
     }
+    if (slots() != 0) monitor.start();
     {
       const std::lock_guard inside(join_lock_);
       ++attached_inside_;
     }
     mine = &add_worker();
+    monitor.wake_for_certain();
   }
   mine->run();
   const std::lock_guard inside(join_lock_);
@@ -190,6 +196,7 @@ void pool_core::stop() noexcept {
   stopping_.store(true, std::memory_order_seq_cst);
   if (in_child()) return;  // there is nobody to wake, and the reactors are the parent's
   wake_all();
+  monitor.wake_for_certain();
   note_progress();
 }
 
@@ -242,6 +249,8 @@ void pool_core::join() {
   const std::lock_guard once(threads_lock_);
   for (std::thread& each : threads_) each.join();
   threads_.clear();
+  const std::lock_guard attaching(slots_lock_);
+  monitor.join();
 }
 
 /// Nothing is queued and nothing runs that could queue more: all workers are parked, with empty
@@ -250,11 +259,11 @@ void pool_core::join() {
 /// at one moment.
 bool pool_core::quiescent() const noexcept {
   const std::uint64_t before = departures();
-  if (idle.parked() != slots() || inject.maybe_nonempty() || long_work.nonempty()) return false;
+  if (!all_parked() || inject.maybe_nonempty() || long_work.nonempty()) return false;
   // [pool.work.read] seq_cst: joiner and finisher cannot miss each other. Partner:
   // [pool.work.finish].
   if (outstanding_.load(std::memory_order_seq_cst) != 0) return false;
-  return idle.parked() == slots() && departures() == before;
+  return all_parked() && departures() == before;
 }
 
 std::uint64_t pool_core::departures() const noexcept {

@@ -20,6 +20,7 @@
 #include "lane/lane.hpp"
 #include "park/idle_set.hpp"
 #include "pool/fork.hpp"
+#include "pool/monitor_thread.hpp"
 #include "pool/worker.hpp"
 #include "queue/inject_queue.hpp"
 #include "reactor/factory.hpp"
@@ -74,6 +75,7 @@ class pool_core {
     // [pool.slots.read] acquire: the workers up to it are complete. Partner: [pool.slots.publish].
     return slot_count_.load(std::memory_order_acquire);
   }
+  [[nodiscard]] bool all_parked() const noexcept { return idle.parked() == slots(); }
   [[nodiscard]] worker& slot(unsigned index) noexcept { return *slots_[index]; }
   /// The reactors that connections are spread over; empty without descriptors.
   [[nodiscard]] const std::vector<reactor*>& homes() const noexcept { return homes_; }
@@ -85,6 +87,7 @@ class pool_core {
   inject_queue inject;
   lane long_work;
   idle_set idle;
+  monitor_thread monitor;
   handler_depot handlers;
 
  private:

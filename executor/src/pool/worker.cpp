@@ -31,12 +31,12 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
       word_(word),
       bit_(bit),
       shared_(shared),
+      steals_(pool.settings.steal != steal_kind::none),
       random_(index),
       scratch_memory_(home_reactor == nullptr ? nullptr
                                               : std::make_unique_for_overwrite<std::byte[]>(
                                                     pool.settings.receive_bytes)),
       own_timers_(-1),
-      lane_watch_([](timer_entry&) noexcept {}),
       own_(queue_.as_owner()) {
   mean_task_ = pool.ticks_per_us;  // not known yet: the clock is looked at after each task
   worker_context::pool = &pool;
@@ -99,23 +99,30 @@ bool worker::run_local() noexcept {
 }
 
 void worker::expose_backlog() noexcept {
-  left_behind_ = own_.share();
-  if (left_behind_) counters_.share.add(1);
-  const bool long_backlog = backlog_ * mean_task_ > worth_waking_us * pool_.ticks_per_us;
-  if ((long_backlog || pool_.long_work.glance()) && pool_.idle.sleeper_unsearched(word_) &&
-      pool_.wake_one(word_)) {
+  left_behind_ = steals_ && own_.share();
+  bool wanted = pool_.long_work.glance();
+  if (left_behind_) {
+    counters_.share.add(1);
+    pool_.monitor.wake();
+    wanted = wanted || backlog_ * mean_task_ > worth_waking_us * pool_.ticks_per_us;
+  }
+  if (wanted && pool_.idle.sleeper_unsearched(word_) && pool_.wake_one(word_)) {
     counters_.wake.add(1);
   }
 }
 
+/// Open to thieves at once, whatever the running task does next. One task alone is its poster's:
+/// it runs next, and waking somebody for it costs more than it; should the running task be long,
+/// the monitor will. Two are a backlog.
 void worker::post(continuation& work) noexcept {
   put(work);
   ++posted_;
-  // One task alone is its poster's: it runs next, and waking somebody for it costs more than it.
-  // Two are a backlog.
-  if (posted_ > 1 || left_behind_) {
-    own_.share();
-    if (pool_.idle.sleeper_unsearched(word_) && pool_.wake_one(word_)) counters_.wake.add(1);
+  if (!steals_) return;
+  own_.share();
+  pool_.monitor.wake();
+  if ((posted_ > 1 || left_behind_) && pool_.idle.sleeper_unsearched(word_) &&
+      pool_.wake_one(word_)) {
+    counters_.wake.add(1);
   }
 }
 
@@ -123,11 +130,9 @@ void worker::post(continuation& work) noexcept {
 void worker::post_long(lane_entry& entry) noexcept {
   pool_.long_work.push(entry);
   ++posted_;
+  pool_.monitor.wake();
   const bool backlog = posted_ > 1 || left_behind_;
-  if (((backlog && pool_.long_work.open()) || pool_.long_work.unwatched()) &&
-      pool_.wake_one(word_)) {
-    counters_.wake.add(1);
-  }
+  if (backlog && pool_.long_work.open() && pool_.wake_one(word_)) counters_.wake.add(1);
 }
 
 void worker::yield(continuation& work) noexcept {
@@ -250,7 +255,7 @@ bool worker::yield_and_poll() noexcept {
 
 bool worker::steal() noexcept {
   const unsigned workers = pool_.slots();
-  if (pool_.settings.steal == steal_kind::none || workers == 1) return false;
+  if (!steals_ || workers == 1) return false;
   if (!searching_) {
     if (!pool_.idle.begin_search(word_)) return false;
     searching_ = true;
@@ -289,7 +294,7 @@ void worker::stop_searching() noexcept {
   if (std::exchange(searching_, false)) {
     if (!pool_.idle.end_search(word_)) return;
     if (gave == found::one) more = something_to_steal().victim != nullptr;
-    more = more || pool_.inject.maybe_nonempty() || pool_.long_work.wants_worker();
+    more = more || pool_.inject.maybe_nonempty() || pool_.long_work.open();
   }
   if (more && pool_.wake_one(word_)) counters_.wake.add(1);
 }
@@ -299,20 +304,16 @@ void worker::park() noexcept {
   place where;
   continuation_chain ready;
   bool token = false;
-  bool watches = false;
   const bool stay = look_everywhere(where);
   if (!stay) {
     counters_.park.add(1);
     pool_.note_progress();
-    watches = pool_.long_work.nonempty();
-    if (watches) watch_lane();
     token = sleep(ready);
   }
   searching_ = pool_.idle.leave(word_, bit_, token);
   // [worker.depart] seq_cst: join()'s double look sees that it left in between. Partner:
   // [worker.departures.read].
   departures_.fetch_add(1, std::memory_order_seq_cst);
-  if (watches && pool_.long_work.unwatch() && pool_.wake_one(word_)) counters_.wake.add(1);
   begin_slice();
   if (where.victim != nullptr) {
     std::uint64_t conflicts = 0;
@@ -345,7 +346,7 @@ bool worker::look_everywhere(place& where) noexcept {
 /// Every block of every other worker.
 worker::place worker::something_to_steal() noexcept {
   place where;
-  if (pool_.settings.steal == steal_kind::none) return where;
+  if (!steals_) return where;
   const unsigned workers = pool_.slots();
   for (unsigned i = 1; i < workers; ++i) {
     worker& victim = pool_.slot((index + i) % workers);
@@ -359,17 +360,6 @@ worker::place worker::something_to_steal() noexcept {
     }
   }
   return where;
-}
-
-/// At the cap a sleep ends when the lane's oldest entry is of age (lane.hpp, L3). An earlier end
-/// that is armed already, for an entry before, only makes for one look more.
-void worker::watch_lane() noexcept {
-  pool_.long_work.watch();
-  const ticks left_us = pool_.long_work.until_age() / pool_.ticks_per_us;
-  const timer_service::lock guard = timers->acquire();
-  if (lane_watch_.armed()) return;
-  timers->arm(guard, lane_watch_,
-              timer_service::now_ms() + static_cast<std::int64_t>(left_us / 1000) + 1);
 }
 
 /// Returns whether it took a wake's token (shared sets; elsewhere nobody asks).

@@ -49,6 +49,9 @@ class worker final : public worker_context {
     return departures_.load(std::memory_order_seq_cst);
   }
 
+  /// Tasks begun. For the monitor.
+  [[nodiscard]] std::uint64_t tasks_begun() const noexcept { return counters_.run.read(); }
+
   /// When its present turn of the loop began: a slice of tasks at most, unless one does not end. 0:
   /// it is parked, or has not started.
   [[nodiscard]] ticks turn_began() const noexcept {
@@ -93,12 +96,12 @@ class worker final : public worker_context {
   bool look_everywhere(place& where) noexcept;
   place something_to_steal() noexcept;
   bool sleep(continuation_chain& sink) noexcept;
-  void watch_lane() noexcept;
 
   pool_core& pool_;
   const unsigned word_;
   const unsigned bit_;
   const bool shared_;
+  const bool steals_;
   bool searching_ = false;
   found found_ = found::nothing;  // what the last steal, or look at inject, gave
   bool left_behind_ = false;      // the running task has tasks behind it
@@ -118,7 +121,6 @@ class worker final : public worker_context {
   std::unique_ptr<std::byte[]> scratch_memory_;
   futex_parker parker_;
   timer_service own_timers_;  // where no reactor has one
-  timer_entry lane_watch_;    // ends somebody's sleep when the lane's oldest is of age
   std::atomic<std::uint64_t> departures_{0};
   std::atomic<ticks> turn_began_{0};
   queue queue_;

@@ -93,8 +93,7 @@ class Stall(unittest.TestCase):
         busy = [server.connect() for _ in range(3)]
         self.addCleanup(lambda: [s.close() for s in busy])
         for s in busy[:2]:
-            s.sendall(work(4))
-            time.sleep(0.1)  # Taken in one poll, the second would be one worker's to run behind the first.
+            s.sendall(work(4))  # Though taken in one poll, and the first expected to be short.
         self.until(lambda: len(self.stalled_workers(server)) >= 2)
         self.assertEqual(self.health(server).status, 503)
         before = len(self.stalls(server))
