@@ -17,6 +17,7 @@ OURS = {
     "bwos-server": "server/bwos-server",
     "bwos-load": "loadtest/bwos-load",
 }
+NEEDS_CARGO = ("tokio", "hyper")
 
 
 def program(build_dir: Path, name: str) -> Path:
@@ -29,7 +30,10 @@ def missing_program(build_dir: Path, name: str) -> str | None:
     path = program(build_dir, name)
     if os.access(REPOSITORY / path, os.X_OK):
         return None
-    return f"{path} is not there: build the target {name if name in OURS else 'peer_' + name}"
+    why = f"{path} is not there: build the target {name if name in OURS else 'peer_' + name}"
+    if name in NEEDS_CARGO:
+        why += ", which needs cargo 1.85 or newer (https://rustup.rs) when CMake configures, and crates.io"
+    return why
 
 
 @dataclass(frozen=True)

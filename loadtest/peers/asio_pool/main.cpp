@@ -125,8 +125,8 @@ void accept_all(tcp::acceptor& acceptor, asio::thread_pool& pool, bool date) {
     while (!failed) {
       tcp::socket socket = acceptor.accept(failed);
       if (failed) break;
-      socket.non_blocking(true, ignored);
-      socket.set_option(tcp::no_delay(true), ignored);
+      static_cast<void>(socket.non_blocking(true, ignored));
+      static_cast<void>(socket.set_option(tcp::no_delay(true), ignored));
       read(std::make_unique<connection>(std::move(socket), pool, date));
     }
     // Out of descriptors, say: a figure would mean nothing.
