@@ -133,6 +133,21 @@ TEST_P(end_to_end, fixed_arrivals_send_the_rate_asked_for) {
   EXPECT_LE(found.sent(), 1010U);
 }
 
+TEST_P(end_to_end, a_burst_is_due_at_once_and_counts_each_of_its_requests) {
+  const peer server({program()});
+  options with =
+      one_second(server.target(), {"path=/work?us=1000,connections=1,rate=160,burst=16,length=13"});
+  with.arrivals = arrival_kind::fixed;
+  const outcome found = run(with);
+  expect_all_accounted_for(with, found);
+  // Ten bursts in the second, give or take the one at its edge.
+  EXPECT_EQ(found.sent() % 16, 0U);
+  EXPECT_GE(found.sent(), 144U);
+  EXPECT_LE(found.sent(), 176U);
+  // All 16 are due together: the last waits for the 15 before it.
+  EXPECT_GT(found.classes[0].latency_ns.percentile(99), 15'000'000);
+}
+
 TEST_P(end_to_end, requests_leave_on_time_while_earlier_ones_wait) {
   const peer server({program()});
   // 250 requests of 10 ms on one connection in a second: the server does 100 of them in it.
