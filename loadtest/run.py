@@ -42,7 +42,7 @@ def _rates(text: str) -> list[float]:
 def parse_arguments(scenarios: dict[str, Scenario]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="scenarios:\n" + "\n".join(f"  {each.name:10} {each.question}" for each in scenarios.values()),
+        epilog="scenarios:\n" + "\n".join(f"  {each.name:14} {each.question}" for each in scenarios.values()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
@@ -52,7 +52,7 @@ def parse_arguments(scenarios: dict[str, Scenario]) -> argparse.Namespace:
     add("--rounds-max", type=_at_least(1), default=30, help="while an interval is too wide, add rounds up to this; 30")
     add("--seconds", type=_at_least(1), default=3, help="of each run; default 3")
     add("--quick", action="store_true", help="2 rounds of 1 s: shows that all works, measures nothing")
-    add("--rates", type=_rates, metavar="R60,R80", help="of skew, instead of calibrating")
+    add("--rates", type=_rates, metavar="R60,R80", help="of the skew scenarios, instead of calibrating")
     add("--realtime", type=int, choices=range(100), default=10, metavar="0..99",
         help="SCHED_FIFO priority of the open-loop client; 0: none; default 10")  # fmt: skip
     add("--seed", type=int, default=1, help="of the order of runs; default 1")

@@ -34,12 +34,17 @@ std::string request_text(const request_class& which, const sockaddr_in& target) 
   } else {
     text += "\r\n";
   }
-  return text;
+  std::string burst;
+  for (unsigned i = 0; i < which.burst; ++i) burst += text;
+  return burst;
 }
 
-connection::connection(const sockaddr_in& target, const std::string& request,
-                       std::int64_t length_bytes, std::size_t class_index)
-    : request_(request), length_bytes_(length_bytes), class_index_(class_index) {
+connection::connection(const sockaddr_in& target, const std::string& requests,
+                       const request_class& which, std::size_t class_index)
+    : requests_(requests),
+      burst_(which.burst),
+      length_bytes_(which.length_bytes),
+      class_index_(class_index) {
   fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "socket");
   const int on = 1;
@@ -56,23 +61,24 @@ connection::~connection() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void connection::send_request(std::int64_t due_ns, const window& measured, outcome& into) {
+void connection::send_requests(std::int64_t due_ns, const window& measured, outcome& into) {
   class_outcome& mine = into.classes[class_index_];
   const bool counted = measured.contains(due_ns);
   if (fd_ < 0 || due_.size() >= outstanding_max) {
-    if (counted) ++mine.failed(failure::unsent);
+    if (counted) mine.failed(failure::unsent) += burst_;
     return;
   }
-  ++into.sent_in_all;
+  into.sent_in_all += burst_;
   if (counted) {
-    ++mine.sent;
-    into.lateness_ns.record(now_ns() - due_ns);
+    mine.sent += burst_;
+    const std::int64_t late_ns = now_ns() - due_ns;
+    for (unsigned i = 0; i < burst_; ++i) into.lateness_ns.record(late_ns);
   }
-  due_.push_back(due_ns);
+  due_.insert(due_.end(), burst_, due_ns);
   if (unsent_.empty()) {
-    write(request_, measured, into);
+    write(requests_, measured, into);
   } else {
-    unsent_ += request_;
+    unsent_ += requests_;
   }
 }
 

@@ -17,7 +17,7 @@ namespace bwos::load {
 
 struct request_class;
 
-// The bytes of a class's request.
+// The bytes of the requests that a class sends at once.
 std::string request_text(const request_class& which, const sockaddr_in& target);
 
 // Steady clock in ns.
@@ -33,8 +33,9 @@ class connection {
  public:
   static constexpr std::size_t outstanding_max = 100'000;  // guessed: 2 s behind at a huge rate
 
-  // Connects, waiting for it; throws std::system_error. `request` must outlive the connection.
-  connection(const sockaddr_in& target, const std::string& request, std::int64_t length_bytes,
+  // Connects, waiting for it; throws std::system_error. `requests` is of `which`, the class of that
+  // index, and must outlive the connection.
+  connection(const sockaddr_in& target, const std::string& requests, const request_class& which,
              std::size_t class_index);
   connection(const connection&) = delete;
   connection& operator=(const connection&) = delete;
@@ -43,9 +44,9 @@ class connection {
   int fd() const noexcept { return fd_; }
   std::size_t class_index() const noexcept { return class_index_; }
 
-  // Sends the request that was due at `due_ns`. What the socket does not take waits for
-  // on_writable, which an edge-triggered set reports.
-  void send_request(std::int64_t due_ns, const window& measured, outcome& into);
+  // Sends the class's burst of requests that was due at `due_ns`. What the socket does not take
+  // waits for on_writable, which an edge-triggered set reports.
+  void send_requests(std::int64_t due_ns, const window& measured, outcome& into);
   // `ended`: the set reported the peer's end, of which no later edge will tell. True when it
   // stopped, out of fairness to the requests that are due, before the socket was empty.
   [[nodiscard]] bool on_readable(bool ended, const window& measured, outcome& into);
@@ -63,7 +64,8 @@ class connection {
   void give_up(failure kind, const window& measured, outcome& into);
 
   int fd_ = -1;
-  const std::string& request_;
+  const std::string& requests_;
+  unsigned burst_;
   std::int64_t length_bytes_;
   std::size_t class_index_;
   std::deque<std::int64_t> due_;  // of the requests without an answer, oldest first

@@ -48,10 +48,10 @@ class generator {
     std::uint64_t number = 0;  // of a connection among all: its seed, and whose share it is
     for (std::size_t c = 0; c < with.classes.size(); ++c) {
       const request_class& which = with.classes[c];
-      const double rate = which.rate / which.connections;
+      const double rate = which.rate / which.connections / which.burst;
       for (unsigned i = 0; i < which.connections; ++i, ++number) {
         if (number % with.threads != index) continue;
-        add(std::make_unique<connection>(with.target, requests[c], which.length_bytes, c),
+        add(std::make_unique<connection>(with.target, requests[c], which, c),
             arrivals(with.arrivals, rate, with.seed * 1'000'003 + number));
       }
     }
@@ -121,7 +121,7 @@ class generator {
       const entry now = due_.top();
       due_.pop();
       source& from = sources_[now.source];
-      from.to->send_request(now.at_ns(), measured_, result_);
+      from.to->send_requests(now.at_ns(), measured_, result_);
       schedule(now.source, now.due_ns + from.when.next_gap_ns());
     }
   }

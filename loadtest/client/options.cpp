@@ -38,13 +38,15 @@ void set(request_class& out, const std::string& key, const std::string& value) {
     out.path = value;
   } else if (key == "rate") {
     out.rate = number<double>(key, value, 0.001, 1e7);
+  } else if (key == "burst") {
+    out.burst = number<unsigned>(key, value, 1, 1000);
   } else if (key == "post") {
     out.post_bytes = number<std::int64_t>(key, value, 0, body_max);
   } else if (key == "length") {
     out.length_bytes = number<std::int64_t>(key, value, 0, body_max);
   } else {
     throw std::invalid_argument("no key '" + key +
-                                "': valid are name, connections, path, rate, post, length");
+                                "': valid are name, connections, path, rate, burst, post, length");
   }
 }
 
@@ -89,10 +91,10 @@ options parse_command_line(int argc, char** argv) {
   app.add_option("--target", target, "IPv4 address and port")->capture_default_str();
   app.add_option(
          "--class", classes,
-         "name=..,connections=1..60000,path=..,rate=..[,post=BYTES][,length=BYTES]; repeat\n"
-         "it for several. rate is in requests/s of the whole class, spread evenly over its\n"
-         "connections; post sends a body; length is what every answer's body must have.\n"
-         "A path must not contain a comma")
+         "name=..,connections=1..60000,path=..,rate=..[,burst=N][,post=BYTES][,length=BYTES];\n"
+         "repeat it for several. rate is in requests/s of the whole class, spread evenly over\n"
+         "its connections; burst sends as many at once, in one write; post sends a body;\n"
+         "length is what every answer's body must have. A path must not contain a comma")
       ->required();
   const std::map<std::string, arrival_kind> kinds{{"fixed", arrival_kind::fixed},
                                                   {"poisson", arrival_kind::poisson}};

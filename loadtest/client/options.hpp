@@ -17,6 +17,7 @@ struct request_class {
   unsigned connections = 1;
   std::string path = "/plaintext";
   double rate = 1000;              // requests per second, all connections of the class together
+  unsigned burst = 1;              // requests that are due at once and leave in one write
   std::int64_t post_bytes = -1;    // >= 0: POST a body of that length
   std::int64_t length_bytes = -1;  // >= 0: every answer's body must have that length
 };

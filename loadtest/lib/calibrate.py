@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the request rates at which a server and its client keep the machine busy to a given share."""
+"""Finds request rates: those at which a server and its client keep the machine busy to a given share, and
+the highest that they keep up with."""
 
 from collections.abc import Callable
 
@@ -38,3 +39,22 @@ def find_rates(busy_at: Callable[[float], float], wanted: list[float], tolerance
             rate = round((low + high) / 2)
         found[share] = rate
     return found
+
+
+def find_peak(keeps_up: Callable[[float], bool], tolerance: float = 0.05) -> float:
+    """The highest rate kept up with, by doubling and then bisection. One bad run may be noise: a rate
+    has two."""
+    low, high = 0.0, RATE_FIRST
+    while keeps_up(high) or keeps_up(high):
+        low, high = high, high * 2
+        if high > RATE_MAX:
+            raise Failed(f"any rate up to {RATE_MAX:,.0f}/s is kept up with")
+    if low == 0:
+        raise Failed(f"not even {RATE_FIRST:,.0f}/s are kept up with")
+    while high - low > tolerance * high:
+        middle = (low + high) / 2
+        if keeps_up(middle) or keeps_up(middle):
+            low = middle
+        else:
+            high = middle
+    return low

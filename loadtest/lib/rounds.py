@@ -22,6 +22,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 OTHERS_MAX = 0.15  # guessed: of all CPUs, while calibrating; an idle machine shows about 0.02
+QUEUEING_US = 1000  # guessed: latency where requests queue without end; unloaded it is near 80
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class Measurement:
 
     def calibrate(self) -> dict[str, float]:
         """Sets the rates of the cells that have none. Returns them by cell."""
+        cells = tuple(replace(c, rate=self._share_of_peak(c)) if c.of_peak else c for c in self.scenario.cells)
+        self.scenario = replace(self.scenario, cells=cells)
         wanted = [cell for cell in self.scenario.cells if cell.busy and not cell.rate]
         if wanted:
             variant = next(each for each in self.scenario.variants if each.name == self.scenario.calibrate_with)
@@ -87,6 +90,25 @@ class Measurement:
             cells = tuple(replace(c, rate=rates[c.busy]) if c in wanted else c for c in self.scenario.cells)
             self.scenario = replace(self.scenario, cells=cells)
         return {cell.name: cell.rate for cell in self.scenario.cells if cell.rate}
+
+    def _share_of_peak(self, cell: Cell) -> float:
+        peaks = []
+        for variant in self.scenario.variants:
+            with ExitStack() as stack:
+                server = Server(variant, self.settings.build_dir, self._raw / f"peak-{cell.name}-{variant.name}.log")
+                stack.callback(server.stop)
+                peaks.append(calibrate.find_peak(lambda rate: self._keeps_up(server, cell, rate)))
+            progress(f"  calibrating: {cell.name}: {variant.name} keeps up with {peaks[-1]:,.0f}/s")
+        return round(cell.of_peak * min(peaks))
+
+    def _keeps_up(self, server: Server, cell: Cell, rate: float) -> bool:
+        """Requests leave on time, and half of the answers come before more than a few others are due."""
+        command = tools.load_command(
+            replace(cell, rate=rate), server.http_port, 1, self.settings.build_dir, 1, self.settings.realtime
+        )
+        raw = self._raw / f"peak-{cell.name}-{server.variant.name}-{rate:.0f}.txt"
+        found = tools.parse_load(measure.run_tool(command, server.pid, raw, timeout_s=30).output)
+        return not found["errors"] and max(found["p50_us"], found["late_p99_us"]) < QUEUEING_US
 
     def _busy(self, server: Server, cell: Cell, rate: float) -> float:
         seconds = self.settings.seconds

@@ -14,6 +14,8 @@ class RequestClass:
     name: str
     connections: int
     path: str
+    share: float = 0  # of the cell's rate; 0: each connection gets as much as any other without one
+    burst: int = 1  # requests that leave in one write
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Cell:
     classes: tuple[RequestClass, ...] = ()  # of bwos-load; the first one's latency is the cell's
     rate: float = 0  # of bwos-load: all classes together; from the calibration where it is 0
     busy: float = 0  # the share of all CPUs that the calibration aims at
+    of_peak: float = 0  # instead: the share of the rate that the slowest variant can keep up with
 
 
 @dataclass(frozen=True)
@@ -60,14 +63,33 @@ def _names(cells) -> tuple[str, ...]:
     return tuple(cell.name for cell in cells)
 
 
+# Our server by its executor; the flags beside those of the number of workers.
+EXECUTORS = {
+    "bwos": (),
+    "bwos-dedicated": ("--executor", "bwos", "--reactor-threads", "1"),
+    "bwos-no-lane": ("--lane-threshold-us", "0"),
+    "asio-pool": ("--executor", "asio-pool"),
+    "asio-io-context": ("--executor", "asio-io-context"),
+    "asio-lane": ("--executor", "asio-io-context", "--asio-lane"),
+}
+
+
+def _ours(threads: int, *names: str, **more) -> tuple[Variant, ...]:
+    return tuple(Variant(name, "bwos-server", ("--workers", str(threads), *EXECUTORS[name]), **more) for name in names)
+
+
+def _peers(threads: int, *names: str, **more) -> tuple[Variant, ...]:
+    programs = {"floor": "epoll_floor"}
+    return tuple(Variant(name, programs.get(name, name), ("--threads", str(threads)), **more) for name in names)
+
+
 def _one_pinned_worker(server_cpu: int) -> tuple[Variant, ...]:
     one = ("--workers", "1", "--pin")
     return (
         Variant("bwos-epoll", "bwos-server", (*one, "--reactor", "epoll"), server_cpu),
         Variant("bwos-io_uring", "bwos-server", (*one, "--reactor", "io_uring", "--reactor-group", "1"),
                 server_cpu, holds="[io_uring]"),
-        Variant("floor", "epoll_floor", (), server_cpu),
-        Variant("asio_coro", "asio_coro", (), server_cpu),
+        *_peers(1, "floor", "asio_coro", cpu=server_cpu),
     )  # fmt: skip
 
 
@@ -81,17 +103,74 @@ def _pinned(name: str, question: str, cells: tuple[Cell, ...], limit: float, cpu
     return Scenario(name, question, _one_pinned_worker(server_cpu), placed, "floor", targets)
 
 
+def _executors(cpus) -> Scenario:
+    server_cpu, client_cpu = cpus
+    cells = tuple(Cell(f"c{n}", connections=n, client_cpu=client_cpu) for n in (64, 256))
+    ratios = (
+        ("bwos", "asio-io-context", 1.00),
+        ("bwos", "asio-pool", 0.70),
+        ("bwos-dedicated", "asio-pool", 1.00),
+        ("asio-pool", "asio_pool", 1.03),
+        ("asio-io-context", "asio_coro", 1.03),
+    )
+    return Scenario(
+        "executors",
+        "What does each executor cost with one worker, all threads of a server on one CPU?",
+        _ours(1, "bwos", "bwos-dedicated", "asio-pool", "asio-io-context", cpu=server_cpu)
+        + _peers(1, "asio_pool", "asio_coro", cpu=server_cpu),
+        cells,
+        "asio-io-context",
+        tuple(Target("server_cpu_us", *ratio, _names(cells)) for ratio in ratios),
+    )
+
+
+def _two_cells() -> tuple[Cell, ...]:
+    return tuple(Cell(f"c{n}", connections=n, threads=2) for n in (64, 256, 1000))
+
+
+def _executors_two() -> Scenario:
+    cells = _two_cells()
+    ratios = (
+        ("bwos", "asio-io-context", 0.95),
+        ("bwos", "tokio", 1.00),
+        ("asio-pool", "asio_pool", 1.03),
+        ("asio-io-context", "asio_coro", 1.03),
+    )
+    return Scenario(
+        "executors-two",
+        "And with two workers, wherever the kernel puts them?",
+        _ours(2, "bwos", "asio-pool", "asio-io-context") + _peers(2, "asio_pool", "asio_coro", "tokio", "hyper"),
+        cells,
+        "asio-io-context",
+        tuple(Target("server_cpu_us", *ratio, _names(cells)) for ratio in ratios),
+    )
+
+
+def _open_loop() -> Scenario:
+    cells = tuple(
+        Cell(f"c{n}", "bwos-load", n, classes=(RequestClass("all", n, "/plaintext"),), of_peak=0.7)
+        for n in (64, 256, 1000)
+    )
+    return Scenario(
+        "open-loop",
+        "How long do requests take at 70 % of what the slowest can keep up with?",
+        _ours(2, "bwos", "asio-io-context") + _peers(2, "tokio"),
+        cells,
+        "asio-io-context",
+        tuple(Target("p99_us", "bwos", versus, 1.00, _names(cells)) for versus in ("asio-io-context", "tokio")),
+    )
+
+
 def _two() -> Scenario:
-    cells = tuple(Cell(f"c{n}", connections=n, threads=2) for n in (64, 256, 1000))
+    cells = _two_cells()
     return Scenario(
         "two",
         "Do two workers cost less than two bare epoll loops, and does stealing cost anything?",
         (
-            Variant("bwos", "bwos-server", ("--workers", "2")),
+            *_ours(2, "bwos"),
             Variant("bwos-no-steal", "bwos-server", ("--workers", "2", "--steal", "none")),
             Variant("bwos-private", "bwos-server", ("--workers", "2", "--reactor-group", "1")),
-            Variant("floor", "epoll_floor", ("--threads", "2")),
-            Variant("asio_coro", "asio_coro", ("--threads", "2")),
+            *_peers(2, "floor", "asio_coro"),
         ),
         cells,
         "floor",
@@ -103,54 +182,94 @@ def _two() -> Scenario:
     )
 
 
-def _skew() -> Scenario:
-    classes = (RequestClass("fast", 58, "/plaintext"), RequestClass("slow", 6, "/work?us=200"))
+def _skewed(name: str, question: str, classes: tuple[RequestClass, ...], targets: tuple[Target, ...]) -> Scenario:
+    """Long requests beside short ones, at rates that keep the machine 60 % and 80 % busy."""
+    connections = sum(each.connections for each in classes)
     cells = tuple(
-        Cell(f"busy{busy}", "bwos-load", connections=64, classes=classes, busy=busy / 100) for busy in (60, 80)
+        Cell(f"busy{busy}", "bwos-load", connections, classes=classes, busy=busy / 100) for busy in (60, 80)
     )
-    two = ("--workers", "2")
     return Scenario(
+        name,
+        question,
+        _ours(2, "bwos", "bwos-no-lane", "asio-io-context", "asio-lane") + _peers(2, "asio_coro", "tokio"),
+        cells,
+        "asio-io-context",
+        targets
+        + tuple(
+            Target("server_cpu_us", variant, "asio-io-context", 1.0, _names(cells))
+            for variant in ("bwos", "bwos-no-lane")
+        ),
+        # A peer, so that a change of ours changes no rates.
+        calibrate_with="asio_coro",
+    )
+
+
+def _skew() -> Scenario:
+    both = ("busy60", "busy80")
+    versus = "asio-io-context"
+    scenario = _skewed(
         "skew",
         "What do requests pay whose neighbours take 200 us of CPU?",
+        (RequestClass("fast", 58, "/plaintext"), RequestClass("slow", 6, "/work?us=200")),
         (
-            Variant("bwos", "bwos-server", two),
-            Variant("bwos-no-lane", "bwos-server", (*two, "--lane-threshold-us", "0")),
-            Variant("thread-per-core", "bwos-server", (*two, "--reactor-group", "1", "--steal", "none")),
-            Variant("asio_coro", "asio_coro", ("--threads", "2")),
+            Target("p99_us", "bwos-no-lane", "thread-per-core", 0.30, both),
+            Target("server_cpu_us", "bwos-no-lane", "thread-per-core", 1.00, both),
+            Target("p99_us", "bwos-no-lane", versus, 1.1, ("busy60",)),
+            Target("p99_us", "bwos-no-lane", versus, 0.6, ("busy80",)),
+            Target("p99_us", "bwos", versus, 0.4, both),
+            Target("p999_us", "bwos", versus, 0.7, ("busy60",)),
+            Target("slow_p50_us", "bwos", versus, 1.4, ("busy60",)),
+            Target("slow_p50_us", "bwos", versus, 2.2, ("busy80",)),
+            Target("slow_p99_us", "bwos", versus, 1.5, ("busy60",)),
+            Target("slow_p99_us", "bwos", versus, 2.0, ("busy80",)),
         ),
-        cells,
-        "asio_coro",
-        (
-            Target("p99_us", "bwos-no-lane", "thread-per-core", 0.30, _names(cells)),
-            Target("server_cpu_us", "bwos-no-lane", "thread-per-core", 1.00, _names(cells)),
-            Target("p99_us", "bwos-no-lane", "asio_coro", 1.1, ("busy60",)),
-            Target("p99_us", "bwos-no-lane", "asio_coro", 0.6, ("busy80",)),
-            Target("p99_us", "bwos", "asio_coro", 0.4, _names(cells)),
-            Target("p999_us", "bwos", "asio_coro", 0.7, ("busy60",)),
-            Target("slow_p50_us", "bwos", "asio_coro", 1.4, ("busy60",)),
-            Target("slow_p50_us", "bwos", "asio_coro", 2.2, ("busy80",)),
-            Target("slow_p99_us", "bwos", "asio_coro", 1.5, ("busy60",)),
-            Target("slow_p99_us", "bwos", "asio_coro", 2.0, ("busy80",)),
-            Target("server_cpu_us", "bwos", "asio_coro", 1.0, _names(cells)),
-        ),
-        calibrate_with="asio_coro",
+    )
+    flags = ("--workers", "2", "--reactor-group", "1", "--steal", "none")
+    return replace(scenario, variants=(*scenario.variants, Variant("thread-per-core", "bwos-server", flags)))
+
+
+def _skew_1ms() -> Scenario:
+    return _skewed(
+        "skew-1ms",
+        "And if 2 % of the requests take 1 ms?",
+        (RequestClass("fast", 58, "/plaintext"), RequestClass("slow", 6, "/work?us=1000", share=0.02)),
+        (Target("p99_us", "bwos", "asio-io-context", 0.6, ("busy60", "busy80")),),
+    )
+
+
+def _skew_pipelined() -> Scenario:
+    return _skewed(
+        "skew-pipelined",
+        "And if one connection sends 16 requests of 200 us at once?",
+        (RequestClass("fast", 63, "/plaintext"), RequestClass("slow", 1, "/work?us=200", burst=16)),
+        (Target("p99_us", "bwos", "asio-io-context", 0.3, ("busy60", "busy80")),),
     )
 
 
 def _slow_only() -> Scenario:
     cells = tuple(Cell(f"c{n}", connections=n, path="/work?us=200", threads=2) for n in (2, 64))
-    two = ("--workers", "2")
     return Scenario(
         "slow-only",
         "Does the lane cost a load anything that is all slow?",
-        (
-            Variant("bwos", "bwos-server", two),
-            Variant("bwos-no-lane", "bwos-server", (*two, "--lane-threshold-us", "0")),
-        ),
+        _ours(2, "bwos", "bwos-no-lane"),
         cells,
         "bwos-no-lane",
         # Upside down, as a target is an upper limit: at least 0.97 of the throughput.
         (Target("requests_per_s", "bwos-no-lane", "bwos", 1.031, ("c64",)),),
+    )
+
+
+def _ten_thousand() -> Scenario:
+    ours = tuple(
+        replace(each, flags=(*each.flags, "--connections-max", "12000")) for each in _ours(2, "bwos", "asio-io-context")
+    )
+    return Scenario(
+        "ten-thousand",
+        "And at 10,000 connections, of which none may be dropped?",
+        ours + _peers(2, "floor", "tokio"),
+        (Cell("c10000", connections=10_000, threads=2),),
+        "floor",
+        (Target("server_cpu_us", "bwos", "floor", 1.15, ("c10000",)),),
     )
 
 
@@ -163,14 +282,16 @@ def _memory() -> Scenario:
             Variant("bwos-epoll", "bwos-server", (*room, "--reactor", "epoll")),
             Variant("bwos-io_uring", "bwos-server", (*room, "--reactor", "io_uring", "--reactor-group", "1"),
                     holds="[io_uring]"),
-            Variant("floor", "epoll_floor"),
-            Variant("asio_coro", "asio_coro"),
+            Variant("asio-pool", "bwos-server", (*room, *EXECUTORS["asio-pool"])),
+            Variant("asio-io-context", "bwos-server", (*room, *EXECUTORS["asio-io-context"])),
+            *_peers(1, "floor", "asio_coro"),
         ),
         (Cell("idle10000", "idle", connections=10_000),),
         None,
         (
             Target("bytes_per_connection", "bwos-epoll", None, 2048, ("idle10000",)),
             Target("bytes_per_connection", "bwos-io_uring", None, 3072, ("idle10000",)),
+            Target("bytes_per_connection", "asio-pool", None, 3072, ("idle10000",)),
         ),
     )  # fmt: skip
 
@@ -179,9 +300,9 @@ def _grpc() -> Scenario:
     return Scenario(
         "grpc",
         "What does a SayHello cost the server?",
-        (Variant("bwos", "bwos-server", ("--workers", "2"), needs_grpc=True),),
+        _ours(2, "bwos", "asio-pool", "asio-io-context", needs_grpc=True),
         (Cell("10x1", "ghz", connections=10), Cell("50x20", "ghz", connections=50, streams=20)),
-        None,
+        "asio-pool",
     )
 
 
@@ -196,9 +317,15 @@ def all_scenarios(cpus: tuple[int, int]) -> dict[str, Scenario]:
                 pipelined, 1.20, cpus),
         replace(_pinned("echo", "And with a body of 128 bytes to read and send back?", (echo,), 0, cpus),
                 targets=()),
+        _executors(cpus),
         _two(),
+        _executors_two(),
+        _open_loop(),
         _skew(),
+        _skew_1ms(),
+        _skew_pipelined(),
         _slow_only(),
+        _ten_thousand(),
         _memory(),
         _grpc(),
     )  # fmt: skip

@@ -12,24 +12,28 @@ from lib.measure import REPOSITORY, Failed
 
 READY = re.compile(r"listening http=127\.0\.0\.1:(\d+)(?: grpc=127\.0\.0\.1:(\d+))?")
 
-# Where the build puts each program.
-PROGRAMS = {
+# Where the build puts our own programs; a peer <name> is loadtest/peers/<name>, by the target peer_<name>.
+OURS = {
     "bwos-server": "server/bwos-server",
-    "epoll_floor": "loadtest/epoll_floor",
-    "asio_coro": "loadtest/asio_coro",
     "bwos-load": "loadtest/bwos-load",
 }
+NEEDS_CARGO = ("tokio", "hyper")
 
 
 def program(build_dir: Path, name: str) -> Path:
     """Below the repository where it lies there, so that kept results name no machine's folders."""
-    path = build_dir / PROGRAMS[name]
+    path = build_dir / OURS.get(name, f"loadtest/peers/{name}")
     return path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path
 
 
 def missing_program(build_dir: Path, name: str) -> str | None:
     path = program(build_dir, name)
-    return None if os.access(REPOSITORY / path, os.X_OK) else f"{path} is not there: build the target {name}"
+    if os.access(REPOSITORY / path, os.X_OK):
+        return None
+    why = f"{path} is not there: build the target {name if name in OURS else 'peer_' + name}"
+    if name in NEEDS_CARGO:
+        why += ", which needs cargo 1.85 or newer (https://rustup.rs) when CMake configures, and crates.io"
+    return why
 
 
 @dataclass(frozen=True)

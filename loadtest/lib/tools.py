@@ -43,16 +43,18 @@ def ghz_command(cell, port: int, seconds: int) -> list[str]:
 
 
 def load_command(cell, port: int, seconds: float, build_dir: Path, seed: int, realtime: int) -> list[str]:
-    """All connections of all classes get the same share of the cell's rate."""
-    connections = sum(each.connections for each in cell.classes)
+    """Classes get their share of the cell's rate; the other ones' connections divide the rest evenly."""
+    rest = 1 - sum(each.share for each in cell.classes)
+    connections = sum(each.connections for each in cell.classes if not each.share)
     path = program(build_dir, "bwos-load")
     command = [str(path) if path.is_absolute() else f"./{path}", "--target", f"127.0.0.1:{port}", "--json", "-"]
     command += ["--duration", str(seconds), "--warmup", "0.5", "--seed", str(seed)]
     if realtime:
         command += ["--realtime", str(realtime)]
     for each in cell.classes:
-        rate = cell.rate * each.connections / connections
-        command += ["--class", f"name={each.name},connections={each.connections},path={each.path},rate={rate:.3f}"]
+        rate = cell.rate * (each.share or rest * each.connections / connections)
+        text = f"name={each.name},connections={each.connections},path={each.path},rate={rate:.3f}"
+        command += ["--class", text + (f",burst={each.burst}" if each.burst > 1 else "")]
     return command
 
 

@@ -5,17 +5,82 @@ import csv
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+from contextlib import contextmanager
 from pathlib import Path
 
 from lib import tools
 from lib.scenarios import all_scenarios
+from lib.servers import Server, Variant, missing_program
 
 RUN = Path(__file__).resolve().parents[1] / "run.py"
-BUILD = os.environ.get("BWOS_BUILD_DIR", "build/release")
+BUILD = Path(os.environ.get("BWOS_BUILD_DIR", "build/release")).resolve()
+PEERS = ("epoll_floor", "asio_coro", "asio_pool", "tokio", "hyper")
+
+
+class Peers(unittest.TestCase):
+    """What they answer, so that figures of different peers are about the same work."""
+
+    HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!"
+    # Requests, and what they are answered with.
+    EXCHANGES = (
+        (b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n", HELLO),
+        (b"GET /work?us=50 HTTP/1.1\r\nHost: a\r\n\r\n", HELLO),
+        (b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n" + b"0123456789" * 1000,
+         HELLO.replace(b"13", b"10000").replace(b"Hello, World!", b"0123456789" * 1000)),
+        (b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+         HELLO.replace(b"13", b"0").replace(b"Hello, World!", b"")),
+        (b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+        (b"HEAD /plaintext HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+    )  # fmt: skip
+
+    @contextmanager
+    def peer(self, name: str):
+        """Its port."""
+        if why := missing_program(BUILD, name):
+            self.skipTest(why)
+        with tempfile.TemporaryDirectory() as folder:
+            server = Server(Variant(name, name, ("--threads", "2")), BUILD, Path(folder) / "log")
+            try:
+                yield server.http_port
+            finally:
+                server.stop()
+
+    @staticmethod
+    def answers(name: str) -> bytes:
+        answers = b"".join(answer for _, answer in Peers.EXCHANGES)
+        if name == "hyper":
+            # It gives HEAD's answer, the last one, no length, and writes names in lower case.
+            answers = answers.removesuffix(b"Content-Length: 0\r\n\r\n") + b"\r\n"
+            for word in (b"Content-Type", b"Content-Length"):
+                answers = answers.replace(word, word.lower())
+        return answers
+
+    def test_the_same_bytes_pipelined_and_cut_anywhere(self):
+        requests = b"".join(request for request, _ in self.EXCHANGES)
+        for name in PEERS:
+            with self.subTest(name), self.peer(name) as port:
+                expected = self.answers(name)
+                for step in (len(requests), 4000, 7):
+                    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                        for start in range(0, len(requests), step):
+                            connection.sendall(requests[start : start + step])
+                        received = b""
+                        while len(received) < len(expected) and (part := connection.recv(65536)):
+                            received += part
+                    self.assertEqual(received, expected)
+
+    def test_a_body_that_is_too_long_closes_the_connection(self):
+        for name in PEERS:
+            with self.subTest(name), self.peer(name) as port:
+                with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                    connection.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n")
+                    self.assertEqual(connection.recv(100), b"")
 
 
 class Run(unittest.TestCase):
@@ -25,7 +90,7 @@ class Run(unittest.TestCase):
         self.out = Path(self._folder.name)
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, str(RUN), "--build-dir", BUILD, "--out", str(self.out), *arguments]
+        return [sys.executable, str(RUN), "--build-dir", str(BUILD), "--out", str(self.out), *arguments]
 
     def run_it(self, *arguments: str) -> subprocess.CompletedProcess:
         return subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=110, check=False)

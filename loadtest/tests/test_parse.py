@@ -109,7 +109,19 @@ class Load(unittest.TestCase):
         self.assertIn("name=fast,connections=58,path=/plaintext,rate=5800.000", command)
         self.assertIn("name=slow,connections=6,path=/work?us=200,rate=600.000", command)
         self.assertEqual(command[command.index("--realtime") + 1], "10")
+        self.assertNotIn("burst", " ".join(command))
         self.assertNotIn("--realtime", tools.load_command(cell, 81, 3, Path("build"), 5, 0))
+
+    def test_a_class_may_have_its_own_share_and_send_bursts(self):
+        classes = (
+            RequestClass("fast", 3, "/plaintext"),
+            RequestClass("other", 1, "/plaintext"),
+            RequestClass("slow", 6, "/work?us=200", share=0.2, burst=16),
+        )
+        command = tools.load_command(Cell("x", "bwos-load", classes=classes, rate=1000), 81, 3, Path("build"), 5, 10)
+        self.assertIn("name=fast,connections=3,path=/plaintext,rate=600.000", command)
+        self.assertIn("name=other,connections=1,path=/plaintext,rate=200.000", command)
+        self.assertIn("name=slow,connections=6,path=/work?us=200,rate=200.000,burst=16", command)
 
 
 if __name__ == "__main__":

@@ -64,6 +64,15 @@ class Scenarios(unittest.TestCase):
                 self.assertIn(target.versus, variants | {None})
                 self.assertLessEqual(set(target.cells), cells)
 
+    def test_an_open_loop_has_classes_and_a_rate_from_somewhere(self):
+        for scenario in all_scenarios((0, 1)).values():
+            for cell in scenario.cells:
+                if cell.tool != "bwos-load":
+                    continue
+                self.assertEqual(sum(each.connections for each in cell.classes), cell.connections)
+                self.assertLess(sum(each.share for each in cell.classes), 1)
+                self.assertTrue(cell.of_peak or (cell.busy and scenario.calibrate_with), scenario.name)
+
 
 if __name__ == "__main__":
     unittest.main()

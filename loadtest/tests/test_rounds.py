@@ -8,6 +8,7 @@ import tempfile
 import time
 import unittest
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -61,6 +62,26 @@ class AddingRounds(unittest.TestCase):
         found = self.rounds_of("server_cpu_us", lambda n: 1.3 if n in (2, 4, 6, 8) else 1.0)
         self.assertGreater(found, 10)
         self.assertLess(found, 30)
+
+
+class Rates(unittest.TestCase):
+    def test_a_share_of_the_peak_is_that_of_the_slowest(self):
+        cells = (Cell("c", "bwos-load", 2, of_peak=0.7), Cell("given", "bwos-load", 2, rate=5.0))
+        peaks = {"a": 50_000, "b": 30_000}
+
+        def server(variant, *_):
+            return mock.Mock(variant=variant)
+
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(rounds, "Server", server):
+            measured = Measurement(replace(scenario("p99_us"), cells=cells), Settings(Path(".")), Path(folder))
+            keeps_up = lambda which, cell, rate: rate <= peaks[which.variant.name]  # noqa: E731
+            with mock.patch.object(measured, "_keeps_up", keeps_up):
+                rates = measured.calibrate()
+            measured.close()
+        self.assertEqual(rates["given"], 5.0)
+        self.assertLessEqual(rates["c"], 0.7 * 30_000)
+        self.assertGreater(rates["c"], 0.7 * 30_000 * 0.95)
+        self.assertEqual(measured.scenario.cells[0].rate, rates["c"])
 
 
 class Order(unittest.TestCase):

@@ -87,5 +87,26 @@ class Calibration(unittest.TestCase):
             calibrate.find_rates(lambda rate: 0.5, [0.6])
 
 
+class Peak(unittest.TestCase):
+    def test_is_found_within_its_tolerance(self):
+        peak = calibrate.find_peak(lambda rate: rate < 47_000)
+        self.assertLessEqual(peak, 47_000)
+        self.assertGreater(peak, 47_000 * 0.95)
+
+    def test_one_bad_run_of_a_rate_does_not_decide(self):
+        seen = set()
+
+        def keeps_up(rate):
+            first, _ = rate not in seen, seen.add(rate)
+            return rate < 47_000 and not first
+
+        self.assertGreater(calibrate.find_peak(keeps_up), 47_000 * 0.95)
+
+    def test_a_server_that_keeps_up_with_all_or_nothing_is_a_failure(self):
+        for keeps_up in (True, False):
+            with self.assertRaises(Failed):
+                calibrate.find_peak(lambda rate: keeps_up)
+
+
 if __name__ == "__main__":
     unittest.main()

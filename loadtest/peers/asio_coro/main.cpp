@@ -68,7 +68,7 @@ asio::awaitable<void> accept_all(tcp::acceptor acceptor, bool date) {
 
 void serve(const options& with) {
   raise_descriptor_limit();
-  // With one thread the hint lets Asio leave its locks out.
+  // With one thread the hint lets Asio wake no others and queue from inside without its lock.
   asio::io_context context(with.threads);
   tcp::acceptor acceptor(context, tcp::endpoint(asio::ip::address_v4::loopback(), with.port));
   const unsigned port = acceptor.local_endpoint().port();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The least of HTTP/1.1 that the load test needs. Both peers parse and answer with it, so that they
-// differ only in how they wait, read and write. It trusts its clients: no server should copy it.
+// The least of HTTP/1.1 that the load test needs. The C++ peers parse and answer with it, so that
+// they differ only in how they wait, read and write. It trusts its clients: no server should copy
+// it.
 #pragma once
 
 #include <time.h>

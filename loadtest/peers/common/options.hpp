@@ -57,15 +57,19 @@ inline options parse_options(int argc, char** argv) {
   return result;
 }
 
-inline void pin_this_thread(const options& with, int index) {
-  if (with.pin < 0) return;
+// To the CPUs `first` and the `count` - 1 behind it; threads started from here inherit that.
+inline void pin_to(int first, int count) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(with.pin + index), &set);
+  for (int i = 0; i < count; ++i) CPU_SET(static_cast<std::size_t>(first + i), &set);
   if (const int error = ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set); error != 0) {
-    std::fprintf(stderr, "cannot pin to CPU %d: error %d\n", with.pin + index, error);
+    std::fprintf(stderr, "cannot pin to CPU %d: error %d\n", first, error);
     std::exit(1);
   }
+}
+
+inline void pin_this_thread(const options& with, int index) {
+  if (with.pin >= 0) pin_to(with.pin + index, 1);
 }
 
 // 10,000 connections do not fit into the usual soft limit of 1,024.
