@@ -71,7 +71,8 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   pool workers(chosen);
   if (workers.statistics().reactor != chosen.reactor)
     GTEST_SKIP() << workers.statistics().reactor_note;
-  const http1::context shared{.workers = workers,
+  pool_executor on_workers(workers);
+  const http1::context shared{.workers = on_workers,
                               .handlers = handlers,
                               .metrics = counters,
                               .limits = limits,
