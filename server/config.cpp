@@ -132,8 +132,11 @@ void add_flags(CLI::App& app, config& to) {
   group workers(app, "Workers");
   workers.choice<executor_kind>(
       "--executor", to.executor,
-      {{"bwos", executor_kind::bwos}, {"asio-pool", executor_kind::asio_pool}},
-      "Who runs handlers: our pool, or asio::thread_pool behind dedicated reactor threads");
+      {{"bwos", executor_kind::bwos},
+       {"asio-pool", executor_kind::asio_pool},
+       {"asio-io-context", executor_kind::asio_io_context}},
+      "Who runs handlers: our pool, asio::thread_pool behind dedicated reactor threads, or "
+      "asio::io_context with its own sockets");
   workers.number("--workers", to.workers, 1, options::workers_max, "Threads that run handlers");
   workers.number("--reactor-threads", to.reactor_threads, 0, options::reactor_threads_max,
                  "Threads that only wait for sockets; 0: the workers do",
@@ -150,6 +153,9 @@ void add_flags(CLI::App& app, config& to) {
                              {{"random", steal_kind::random}, {"none", steal_kind::none}},
                              "Whose work an idle worker takes");
   workers.toggle("--pin", to.pin, "Pin each worker to a CPU");
+  workers.toggle("--asio-lane", to.asio_lane,
+                 "With --executor asio-io-context: routes that are long by --lane-threshold-us run "
+                 "on a second asio::thread_pool, of one thread less");
   workers.number(
       "--lane-threshold-us", to.lane_threshold_us, 0, 1'000'000,
       "Requests of a route that takes longer on average, in us, wait for a worker that has "
@@ -228,6 +234,16 @@ void refuse_what_is_ignored(const CLI::App& app, const config& parsed) {
     refuse("--lane-threshold-us", "it has no lane");
     refuse("--lane-age", "it has no lane");
     refuse("--stall-timeout", "its threads do not tell when they turn");
+  } else if (parsed.executor == executor_kind::asio_io_context) {
+    const refusal refuse(app, "--executor asio-io-context");
+    refuse("--reactor-threads", "its threads wait for sockets");
+    refuse("--reactor-group", "its threads share Asio's epoll set");
+    refuse("--reactor", "its sockets are Asio's");
+    refuse("--steal", "its threads share one queue");
+    refuse("--pin", "its threads are Asio's");
+    refuse("--lane-age", "no lane of its has one");
+    refuse("--stall-timeout", "its threads do not tell when they turn");
+    if (!parsed.asio_lane) refuse("--lane-threshold-us", "it has a lane with --asio-lane only");
   } else if (parsed.reactor_threads > 0) {
     const refusal refuse(app, "--reactor-threads");
     refuse("--reactor-group", "each reactor thread has a set or ring of its own");
@@ -237,6 +253,9 @@ void refuse_what_is_ignored(const CLI::App& app, const config& parsed) {
 /// What no single flag can see.
 void check_together(const CLI::App& app, const config& parsed) {
   refuse_what_is_ignored(app, parsed);
+  if (parsed.asio_lane && parsed.executor != executor_kind::asio_io_context) {
+    throw bad_value("--asio-lane", "true", "left out without --executor asio-io-context");
+  }
   if (parsed.executor == executor_kind::asio_pool && parsed.reactor_threads == 0) {
     throw bad_value("--reactor-threads", "0",
                     "1 or more with --executor asio-pool, whose threads wait for no sockets");
@@ -347,6 +366,8 @@ options config::pool_options() const {
 std::chrono::microseconds config::lane_threshold() const {
   if (lane_threshold_us >= 0) return std::chrono::microseconds(lane_threshold_us);
   if (executor == executor_kind::asio_pool) return {};
+  if (executor == executor_kind::asio_io_context)
+    return std::chrono::microseconds(asio_lane ? 50 : 0);
   const options pool = pool_options();
   const bool shared = workers == 1 || pool.reactor_group > 1 || pool.reactor_threads > 0;
   return std::chrono::microseconds(shared ? 50 : 0);

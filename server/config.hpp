@@ -35,6 +35,7 @@ struct config {
   reactor_kind reactor = reactor_kind::automatic;
   steal_kind steal = steal_kind::random;
   bool pin = false;
+  bool asio_lane = false;
 
   int lane_threshold_us = -1;  ///< Below 0: not given; see lane_threshold().
   std::chrono::microseconds lane_age = options{}.lane_age;

@@ -134,6 +134,7 @@ void server::write_metrics(std::string& to) const {
   const runtime_facts facts = runtime_->facts();
   now.executor = name_of(facts.kind);
   now.reactor = facts.reactor;
+  now.asio_lane_run = facts.asio_lane_run;
   now.version = version();
   metrics::write_text(to, now);
 }

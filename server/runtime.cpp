@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "asio_sockets/io_context_runtime.hpp"
+
 namespace bwos::server {
 namespace {
 
@@ -62,6 +64,8 @@ class bwos_runtime final : public runtime {
 }  // namespace
 
 std::unique_ptr<runtime> make_runtime(const config& settings) {
+  if (settings.executor == executor_kind::asio_io_context)
+    return asio_sockets::make_runtime(settings);
   if (settings.executor != executor_kind::bwos)
     throw std::invalid_argument("that --executor is not there yet");
   return std::make_unique<bwos_runtime>(settings.pool_options());

@@ -5,7 +5,9 @@
 #include <bwos/options.hpp>
 #include <bwos/pool.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -40,8 +42,9 @@ class http_listener {
 struct runtime_facts {
   executor_kind kind = executor_kind::bwos;
   reactor_kind reactor = reactor_kind::none;
-  std::string reactor_note;      ///< Why that one, in a sentence.
-  bool reactor_refused = false;  ///< The note deserves a warning.
+  std::string reactor_note;                      ///< Why that one, in a sentence.
+  bool reactor_refused = false;                  ///< The note deserves a warning.
+  std::optional<std::uint64_t> asio_lane_run{};  ///< Requests that --asio-lane has taken.
 };
 
 class runtime {

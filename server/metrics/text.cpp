@@ -159,6 +159,10 @@ void write_text(std::string& to, const snapshot& what) {
   write_http(to, what);
   if (what.grpc) write_grpc(to, *what.grpc);
   if (what.pool) write_pool(to, *what.pool);
+  if (what.asio_lane_run) {
+    single(to, "bwos_asio_lane_run_total", "counter", "Requests run by --asio-lane.",
+           *what.asio_lane_run);
+  }
 }
 
 }  // namespace bwos::server::metrics
