@@ -105,8 +105,8 @@ void server::start_grpc() {
 
 void server::log_start() const {
   const runtime_facts facts = runtime_->facts();
-  spdlog::log(facts.reactor_refused ? spdlog::level::warn : spdlog::level::info, "reactor {}: {}",
-              metrics::name_of(facts.reactor), facts.reactor_note);
+  spdlog::log(facts.reactor.refused ? spdlog::level::warn : spdlog::level::info, "reactor {}: {}",
+              metrics::name_of(facts.reactor.kind), facts.reactor.note);
   spdlog::info(
       "bwos-server {}: executor {}, {} workers, {} descriptors, {} HTTP connections at most",
       version(), name_of(facts.kind), settings_.workers, descriptor_limit(),
@@ -133,7 +133,7 @@ void server::write_metrics(std::string& to) const {
   if (const pool* const ours = runtime_->workers_of_ours()) now.pool = ours->statistics();
   const runtime_facts facts = runtime_->facts();
   now.executor = name_of(facts.kind);
-  now.reactor = facts.reactor;
+  now.reactor = facts.reactor.kind;
   now.asio_lane_run = facts.asio_lane_run;
   now.version = version();
   metrics::write_text(to, now);

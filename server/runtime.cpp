@@ -1,38 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime.hpp"
 
-#include <bwos/stream.hpp>
 #include <stdexcept>
-#include <utility>
 
+#include "asio_pool_runtime.hpp"
 #include "asio_sockets/io_context_runtime.hpp"
+#include "stream_listener.hpp"
 
 namespace bwos::server {
 namespace {
-
-/// Sockets on reactors of ours.
-class stream_listener final : public http_listener {
- public:
-  template <class Where>
-  stream_listener(Where& where, const std::string& address, int backlog)
-      : sockets_(where, address, backlog) {}
-
-  [[nodiscard]] std::string address() const override { return sockets_.address(); }
-  void start(const http1::context& shared, std::size_t connections_max) override {
-    sockets_.start(
-        [&shared](stream peer) { return http1::serve(std::move(peer), shared); }, connections_max,
-        [&shared](stream peer) { return http1::refuse(std::move(peer), shared); }, refusals_max);
-  }
-  void close() noexcept override { sockets_.close(); }
-  [[nodiscard]] bool closed() const noexcept override { return sockets_.closed(); }
-  void interrupt_connections() noexcept override { sockets_.interrupt_connections(); }
-  [[nodiscard]] std::size_t connections() const noexcept override { return sockets_.connections(); }
-  [[nodiscard]] std::size_t accepted() const noexcept override { return sockets_.accepted(); }
-  [[nodiscard]] std::size_t refused() const noexcept override { return sockets_.refused(); }
-
- private:
-  listener sockets_;
-};
 
 class bwos_runtime final : public runtime {
  public:
@@ -45,10 +21,9 @@ class bwos_runtime final : public runtime {
   }
   [[nodiscard]] runtime_facts facts() const override {
     const pool_statistics now = pool_.statistics();
-    return {.kind = executor_kind::bwos,
-            .reactor = now.reactor,
-            .reactor_note = now.reactor_note,
-            .reactor_refused = now.reactor_refused};
+    return {
+        .kind = executor_kind::bwos,
+        .reactor = {.kind = now.reactor, .note = now.reactor_note, .refused = now.reactor_refused}};
   }
   [[nodiscard]] const pool* workers_of_ours() const noexcept override { return &pool_; }
   void stop() override {
@@ -64,11 +39,15 @@ class bwos_runtime final : public runtime {
 }  // namespace
 
 std::unique_ptr<runtime> make_runtime(const config& settings) {
-  if (settings.executor == executor_kind::asio_io_context)
-    return asio_sockets::make_runtime(settings);
-  if (settings.executor != executor_kind::bwos)
-    throw std::invalid_argument("that --executor is not there yet");
-  return std::make_unique<bwos_runtime>(settings.pool_options());
+  switch (settings.executor) {
+    case executor_kind::bwos:
+      return std::make_unique<bwos_runtime>(settings.pool_options());
+    case executor_kind::asio_pool:
+      return make_asio_pool_runtime(settings.pool_options());
+    case executor_kind::asio_io_context:
+      return asio_sockets::make_runtime(settings);
+  }
+  throw std::invalid_argument("no such executor");
 }
 
 std::string_view name_of(executor_kind kind) noexcept {

@@ -2,8 +2,8 @@
 // What --executor chooses: the threads, and the sockets that they serve.
 #pragma once
 
-#include <bwos/options.hpp>
 #include <bwos/pool.hpp>
+#include <bwos/statistics.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,9 +41,7 @@ class http_listener {
 /// What runs, for the log and /metrics.
 struct runtime_facts {
   executor_kind kind = executor_kind::bwos;
-  reactor_kind reactor = reactor_kind::none;
-  std::string reactor_note;                      ///< Why that one, in a sentence.
-  bool reactor_refused = false;                  ///< The note deserves a warning.
+  reactor_choice reactor;
   std::optional<std::uint64_t> asio_lane_run{};  ///< Requests that --asio-lane has taken.
 };
 

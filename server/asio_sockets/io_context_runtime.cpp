@@ -19,8 +19,7 @@ class io_context_runtime final : public runtime {
   }
   [[nodiscard]] runtime_facts facts() const override {
     return {.kind = executor_kind::asio_io_context,
-            .reactor = reactor_kind::epoll,
-            .reactor_note = "Asio's own",
+            .reactor = {.kind = reactor_kind::epoll, .note = "Asio's own"},
             .asio_lane_run = executor_.lane_run()};
   }
   void stop() override { executor_.stop(); }

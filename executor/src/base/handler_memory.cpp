@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <bwos/handler_memory.hpp>
+#include <bwos/io_threads.hpp>
 #include <bwos/pool.hpp>
 #include <new>
 #include <utility>
 
 #include "base/handler_depot.hpp"
 #include "pool/pool_core.hpp"
+#include "reactor/io_host.hpp"
 
 namespace bwos {
 namespace {
@@ -47,7 +49,7 @@ void begin() noexcept {
   if (cache.now == block_cache::state::fresh) static thread_local const cache_guard guard;
 }
 
-[[gnu::noinline]] void* allocate_elsewhere(std::size_t index, pool& of) {
+[[gnu::noinline]] void* allocate_elsewhere(std::size_t index, handler_depot& of) {
   begin();
   block_cache::list& list = cache.lists[index];
   if (free_block* const leaving = list.leaving) {
@@ -57,7 +59,7 @@ void begin() noexcept {
   }
   const std::size_t size = handler_class::bytes(index);
   if (cache.room >= handler_depot::chain_blocks * size) {
-    if (free_block* const chain = of.core().handlers.take(index)) {
+    if (free_block* const chain = of.take(index)) {
       cache.room -= (handler_depot::chain_blocks - 1) * size;
       list.kept = chain->next;
       return chain;
@@ -77,12 +79,10 @@ void begin() noexcept {
   list.leaving = ::new (memory) free_block{list.leaving};
   if (++list.leaving_count < handler_depot::chain_blocks) return;
   list.leaving_count = 0;
-  here->pool->handlers.give(index, std::exchange(list.leaving, nullptr));
+  here->handlers->give(index, std::exchange(list.leaving, nullptr));
 }
 
-}  // namespace
-
-void* allocate_handler(std::size_t size, pool& of) {
+void* allocate(std::size_t size, handler_depot& of) {
   if (size > handler_block_max) return ::operator new(size);
   const std::size_t index = handler_class::of(size);
   free_block*& kept = cache.lists[index].kept;
@@ -92,6 +92,15 @@ void* allocate_handler(std::size_t size, pool& of) {
   __builtin_prefetch(kept, 1);  // another thread may have written it last
   cache.room += handler_class::bytes(index);
   return taken;
+}
+
+}  // namespace
+
+void* allocate_handler(std::size_t size, pool& of) {
+  return allocate(size, of.core().handlers);
+}
+void* allocate_handler(std::size_t size, io_threads& of) {
+  return allocate(size, of.host().handlers);
 }
 
 void deallocate_handler(void* memory, std::size_t size) noexcept {

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/handler_depot.hpp"
 #include "base/ticks.hpp"
 #include "lane/lane.hpp"
 #include "park/idle_set.hpp"
@@ -23,11 +22,13 @@
 #include "pool/worker.hpp"
 #include "queue/inject_queue.hpp"
 #include "reactor/factory.hpp"
+#include "reactor/io_host.hpp"
 #include "reactor/reactor.hpp"
+#include "reactor/reactor_threads.hpp"
 
 namespace bwos {
 
-class pool_core {
+class pool_core final : public io_host {
  public:
   /// `settings` have been validated.
   explicit pool_core(const options& settings);
@@ -36,14 +37,15 @@ class pool_core {
   pool_core& operator=(const pool_core&) = delete;
 
   void start();  // the threads
-  void post(continuation& work) noexcept;
+  void post(continuation& work) noexcept override;
+  void deliver(continuation_chain ready) noexcept override;
   void yield(continuation& work) noexcept;
   void post_long(lane_entry& entry) noexcept;
   void attach();
   void stop() noexcept;
   void join();
-  void work_started() noexcept;
-  void work_finished() noexcept;
+  void work_started() noexcept override;
+  void work_finished() noexcept override;
   [[nodiscard]] pool_statistics statistics() const;
   [[nodiscard]] worker_turn turn_of(unsigned index) const noexcept;
 
@@ -75,17 +77,12 @@ class pool_core {
     return slot_count_.load(std::memory_order_acquire);
   }
   [[nodiscard]] worker& slot(unsigned index) noexcept { return *slots_[index]; }
-  /// The reactors that connections are spread over; empty without descriptors.
-  [[nodiscard]] const std::vector<reactor*>& homes() const noexcept { return homes_; }
-  /// Kept until the pool is destroyed.
-  void keep(std::shared_ptr<void> what);
 
   const options settings;
   const ticks ticks_per_us;
   inject_queue inject;
   lane long_work;
   idle_set idle;
-  handler_depot handlers;
 
  private:
   pool_core(const options& settings, reactor_choice choice);
@@ -101,7 +98,7 @@ class pool_core {
   const reactor_choice choice_;
   const unsigned groups_;  // shared epoll sets; 0: none are shared
   std::vector<std::unique_ptr<reactor>> reactors_;
-  std::vector<reactor*> homes_;
+  reactor_threads dedicated_{*this};
 
   std::mutex slots_lock_;
   std::vector<std::unique_ptr<worker>> slots_;  // reserved at start: never moves
@@ -116,7 +113,6 @@ class pool_core {
   std::atomic<bool> joining_{false};
   std::mutex threads_lock_;
   std::vector<std::thread> threads_;
-  std::vector<std::shared_ptr<void>> kept_;
 };
 
 }  // namespace bwos

@@ -32,9 +32,10 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
       bit_(bit),
       shared_(shared),
       random_(index),
-      scratch_memory_(home_reactor == nullptr ? nullptr
-                                              : std::make_unique_for_overwrite<std::byte[]>(
-                                                    pool.settings.receive_bytes)),
+      scratch_memory_(
+          pool.homes().empty() && home_reactor == nullptr
+              ? nullptr
+              : std::make_unique_for_overwrite<std::byte[]>(pool.settings.receive_bytes)),
       own_timers_(-1),
       lane_watch_([](timer_entry&) noexcept {}),
       own_(queue_.as_owner()) {
@@ -43,7 +44,8 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
   worker_context::index = index;
   home = home_reactor;
   timers = home == nullptr ? &own_timers_ : &home->timers;
-  if (home != nullptr) scratch = {scratch_memory_.get(), pool.settings.receive_bytes};
+  handlers = &pool.handlers;
+  if (scratch_memory_ != nullptr) scratch = {scratch_memory_.get(), pool.settings.receive_bytes};
 }
 
 void worker::run() {
