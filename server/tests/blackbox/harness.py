@@ -14,7 +14,13 @@ import unittest
 
 SERVER = os.environ["BWOS_TEST_SERVER"]
 REACTOR = os.environ.get("BWOS_TEST_REACTOR", "auto")
+EXECUTOR = os.environ.get("BWOS_TEST_EXECUTOR", "bwos")
 PATIENCE = 60  # seconds until a test gives up; nothing is expected to take as long
+
+
+def executor_flags(reactor=REACTOR):
+    flags = ["--executor", EXECUTOR]
+    return flags if EXECUTOR == "asio-io-context" else [*flags, "--reactor", reactor]
 
 
 class Server:
@@ -23,7 +29,8 @@ class Server:
     def __init__(self, *flags, grpc=False, reactor=REACTOR):
         grpc_flags = ["--grpc-listen", "127.0.0.1:0" if grpc else ""]
         self.process = subprocess.Popen(
-            [SERVER, "--http-listen", "127.0.0.1:0", "--workers", "2", "--reactor", reactor, *grpc_flags, *flags],
+            [SERVER, "--http-listen", "127.0.0.1:0", "--workers", "2", *executor_flags(reactor), *grpc_flags,
+             *flags],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.log = []
         self._reader = threading.Thread(target=self._read_log)

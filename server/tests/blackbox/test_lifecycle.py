@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-from harness import PATIENCE, REACTOR, SERVER, Reader, Server, is_silent, read_response
+from harness import PATIENCE, SERVER, Reader, Server, executor_flags, is_silent, read_response
 
 READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -48,7 +48,7 @@ class Lifecycle(unittest.TestCase):
         self.assertEqual([bool(re.search("reactor", line)) for line in server.log].count(True), 1, server.log)
 
     def test_ipv6_and_http_alone(self):
-        process = subprocess.Popen([SERVER, "--http-listen", "[::]:0", "--grpc-listen", "", "--reactor", REACTOR],
+        process = subprocess.Popen([SERVER, "--http-listen", "[::]:0", "--grpc-listen", "", *executor_flags()],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             match = re.fullmatch(r"listening http=\[::\]:(\d+)\n", process.stdout.readline())
