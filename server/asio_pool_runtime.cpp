@@ -25,7 +25,7 @@ struct recycling_allocator {
     return static_cast<T*>(allocate_handler(count * sizeof(T), *where));
   }
   void deallocate(T* memory, std::size_t count) noexcept {
-    deallocate_handler(memory, count * sizeof(T));
+    deallocate_handler(memory, count * sizeof(T), *where);
   }
   friend bool operator==(const recycling_allocator&, const recycling_allocator&) = default;
 

@@ -46,7 +46,8 @@ class io_threads {
   std::unique_ptr<core> core_;
 };
 
-/// As allocate_handler(size, pool&), for handlers that io_threads::run will be called by.
+/// As those of a pool (handler_memory.hpp), for handlers that the executor frees.
 [[nodiscard]] void* allocate_handler(std::size_t size, io_threads& of);
+void deallocate_handler(void* memory, std::size_t size, io_threads& of) noexcept;
 
 }  // namespace bwos

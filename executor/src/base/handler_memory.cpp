@@ -68,10 +68,16 @@ void begin() noexcept {
   return ::operator new(size);
 }
 
-[[gnu::noinline]] void deallocate_elsewhere(void* memory, std::size_t index) noexcept {
-  begin();
+/// The depot of the pool on whose worker this is; null elsewhere.
+handler_depot* depot_here() noexcept {
   const worker_context* const here = current_worker();
-  if (here == nullptr || cache.now == block_cache::state::ended) {
+  return here == nullptr || here->pool == nullptr ? nullptr : &here->pool->handlers;
+}
+
+[[gnu::noinline]] void deallocate_elsewhere(void* memory, std::size_t index,
+                                            handler_depot* of) noexcept {
+  begin();
+  if (of == nullptr || cache.now == block_cache::state::ended) {
     ::operator delete(memory);
     return;
   }
@@ -79,7 +85,7 @@ void begin() noexcept {
   list.leaving = ::new (memory) free_block{list.leaving};
   if (++list.leaving_count < handler_depot::chain_blocks) return;
   list.leaving_count = 0;
-  here->handlers->give(index, std::exchange(list.leaving, nullptr));
+  of->give(index, std::exchange(list.leaving, nullptr));
 }
 
 void* allocate(std::size_t size, handler_depot& of) {
@@ -94,6 +100,22 @@ void* allocate(std::size_t size, handler_depot& of) {
   return taken;
 }
 
+template <class Depot>
+void deallocate(void* memory, std::size_t size, Depot depot) noexcept {
+  if (size > handler_block_max) {
+    ::operator delete(memory);
+    return;
+  }
+  const std::size_t index = handler_class::of(size);
+  if (cache.room < handler_class::bytes(index)) {
+    deallocate_elsewhere(memory, index, depot());
+    return;
+  }
+  cache.room -= handler_class::bytes(index);
+  free_block*& kept = cache.lists[index].kept;
+  kept = ::new (memory) free_block{kept};
+}
+
 }  // namespace
 
 void* allocate_handler(std::size_t size, pool& of) {
@@ -104,18 +126,10 @@ void* allocate_handler(std::size_t size, io_threads& of) {
 }
 
 void deallocate_handler(void* memory, std::size_t size) noexcept {
-  if (size > handler_block_max) {
-    ::operator delete(memory);
-    return;
-  }
-  const std::size_t index = handler_class::of(size);
-  if (cache.room < handler_class::bytes(index)) {
-    deallocate_elsewhere(memory, index);
-    return;
-  }
-  cache.room -= handler_class::bytes(index);
-  free_block*& kept = cache.lists[index].kept;
-  kept = ::new (memory) free_block{kept};
+  deallocate(memory, size, &depot_here);
+}
+void deallocate_handler(void* memory, std::size_t size, io_threads& of) noexcept {
+  deallocate(memory, size, [&of] { return &of.host().handlers; });
 }
 
 }  // namespace bwos

@@ -44,7 +44,6 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
   worker_context::index = index;
   home = home_reactor;
   timers = home == nullptr ? &own_timers_ : &home->timers;
-  handlers = &pool.handlers;
   if (scratch_memory_ != nullptr) scratch = {scratch_memory_.get(), pool.settings.receive_bytes};
 }
 

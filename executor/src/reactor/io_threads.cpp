@@ -68,7 +68,6 @@ class io_threads::core final : public io_host {
       here.scratch = {here.memory.get(), settings_.receive_bytes};
     }
     here.timers = &homes_.front()->timers;
-    here.handlers = &handlers;
     worker_context* const outer = set_current_worker(&here);
     work.invoke(work, continuation::disposition::run);
     set_current_worker(outer);

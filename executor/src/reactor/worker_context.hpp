@@ -6,18 +6,16 @@
 
 namespace bwos {
 
-class handler_depot;
 class pool_core;
 class reactor;
 class timer_service;
 
 /// What a running continuation can reach of the worker that runs it.
 struct worker_context {
-  pool_core* pool = nullptr;          ///< Null on a thread of another executor (io_threads).
-  reactor* home = nullptr;            ///< Null where no reactor is this thread's to poll.
-  timer_service* timers = nullptr;    ///< home's, or the worker's own; those of io_threads.
-  handler_depot* handlers = nullptr;  ///< Where freed handlers go that the thread has no room for.
-  std::span<std::byte> scratch;       ///< Received bytes, until the next continuation runs.
+  pool_core* pool = nullptr;        ///< Null on a thread of another executor (io_threads).
+  reactor* home = nullptr;          ///< Null where no reactor is this thread's to poll.
+  timer_service* timers = nullptr;  ///< home's, or the worker's own; those of io_threads.
+  std::span<std::byte> scratch;     ///< Received bytes, until the next continuation runs.
   unsigned index = 0;
   worker_context* outer = nullptr;  ///< Whose continuation attached this thread to another pool.
 };

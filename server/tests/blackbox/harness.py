@@ -14,13 +14,13 @@ import unittest
 
 SERVER = os.environ["BWOS_TEST_SERVER"]
 REACTOR = os.environ.get("BWOS_TEST_REACTOR", "auto")
-EXECUTOR = os.environ.get("BWOS_TEST_EXECUTOR", "bwos")
+FLAGS = os.environ.get("BWOS_TEST_FLAGS", "").split()  # of every server, such as --executor
 PATIENCE = 60  # seconds until a test gives up; nothing is expected to take as long
 
 
 def executor_flags(reactor=REACTOR):
-    flags = ["--executor", EXECUTOR]
-    return flags if EXECUTOR == "asio-io-context" else [*flags, "--reactor", reactor]
+    """Of every server; Asio's own sockets have no reactor of ours."""
+    return FLAGS if "asio-io-context" in FLAGS else ["--reactor", reactor, *FLAGS]
 
 
 class Server:
