@@ -14,10 +14,23 @@ int concurrency_hint(unsigned workers, bool with_lane) noexcept {
   return workers == 1 && !with_lane ? ASIO_CONCURRENCY_HINT_UNSAFE_IO : static_cast<int>(workers);
 }
 
-template <class Where>
-void post_to(Where& where, continuation& work) {
-  asio::post(where, [&work] { work.invoke(work, continuation::disposition::run); });
-}
+/// Runs a continuation, or discards it where Asio destroys it unrun.
+class posted {
+ public:
+  explicit posted(continuation& work) noexcept : work_(&work) {}
+  posted(posted&& other) noexcept : work_(std::exchange(other.work_, nullptr)) {}
+  posted& operator=(posted&&) = delete;
+  ~posted() {
+    if (work_ != nullptr) work_->invoke(*work_, continuation::disposition::discard);
+  }
+  void operator()() noexcept {
+    continuation& work = *std::exchange(work_, nullptr);
+    work.invoke(work, continuation::disposition::run);
+  }
+
+ private:
+  continuation* work_;
+};
 
 }  // namespace
 
@@ -35,14 +48,14 @@ io_context_executor::~io_context_executor() {
 }
 
 void io_context_executor::post(continuation& work) noexcept {
-  post_to(context_, work);
+  asio::post(context_, posted(work));
 }
 
 void io_context_executor::post_long(continuation& work, lane_entry&) noexcept {
   if (lane_) {
-    post_to(*lane_, work);
+    asio::post(*lane_, posted(work));
   } else {
-    post_to(context_, work);
+    post(work);
   }
 }
 

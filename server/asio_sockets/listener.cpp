@@ -10,6 +10,7 @@
 #include <asio/steady_timer.hpp>
 #include <asio/strand.hpp>
 #include <bwos/stream.hpp>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <list>
@@ -50,11 +51,18 @@ tcp::endpoint resolve(asio::io_context& context, const std::string& address) {
       ->endpoint();
 }
 
-/// Nothing can be accepted until something is freed.
+/// Nothing can be accepted until something is freed. By number: the codes of Asio's own category
+/// are not equal to those of std::errc.
 bool is_starved(const std::error_code& error) noexcept {
-  return error == std::errc::too_many_files_open ||
-         error == std::errc::too_many_files_open_in_system || error == std::errc::no_buffer_space ||
-         error == std::errc::not_enough_memory;
+  switch (error.value()) {
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+      return true;
+    default:
+      return false;
+  }
 }
 
 void rethrow(const std::exception_ptr& escaped) {

@@ -79,6 +79,9 @@ void socket_state::close() noexcept {
   static_cast<void>(socket_.close(ignored));
 }
 
+/// Into the connection's own buffer. To wait for readiness first (async_wait) would spare the
+/// buffer, and the read that finds nothing; but then Asio tells epoll anew each time, and a request
+/// costs 4 % more (measured).
 awaitable<received> stream::receive() {
   return asio::async_initiate<decltype(use_awaitable), void(received)>(
       [state = state_.get()]<class Handler>(Handler handler) {

@@ -45,7 +45,7 @@ namespace bwos::server::asio_sockets {
 using tcp_socket = asio::basic_stream_socket<asio::ip::tcp, io_executor>;
 using clock = std::chrono::steady_clock;
 
-/// Bytes received at once. Each connection has its own buffer, as Asio receives into it in place.
+/// Bytes received at once, as loadtest/peers/asio_coro does. A buffer of each connection's own.
 inline constexpr std::size_t receive_bytes = 16 * 1024;
 
 /// A connection's socket, and what its coroutine shares with its timer and with a drain.

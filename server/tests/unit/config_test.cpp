@@ -216,6 +216,17 @@ TEST(config, chooses_an_executor_and_its_reactor_threads) {
   EXPECT_EQ(threads({"--executor", "asio-pool", "--reactor-threads", "3"}), 3U);
 }
 
+TEST(config, an_io_context_has_no_lane_but_one_of_its_own) {
+  const parsed plain = parse({"--executor", "asio-io-context"});
+  EXPECT_EQ(accepted(plain).executor, executor_kind::asio_io_context);
+  EXPECT_EQ(accepted(plain).lane_threshold(), 0us);
+  const parsed lane = parse({"--executor", "asio-io-context", "--asio-lane"});
+  EXPECT_EQ(accepted(lane).lane_threshold(), 50us);
+  const parsed set =
+      parse({"--executor", "asio-io-context", "--asio-lane", "--lane-threshold-us", "7"});
+  EXPECT_EQ(accepted(set).lane_threshold(), 7us);
+}
+
 TEST(config, has_a_lane_by_default_where_long_work_leaves_no_connection_unattended) {
   const auto threshold = [](std::vector<const char*> arguments) {
     return accepted(parse(std::move(arguments))).lane_threshold();
@@ -365,6 +376,26 @@ TEST(config_sources, what_the_executor_would_ignore_is_a_mistake_where_it_was_gi
   const variable executor("BWOS_EXECUTOR", "asio-pool");
   const variable age("BWOS_LANE_AGE", "1ms");
   EXPECT_NE(refusal_of(parse({})).find("(BWOS_LANE_AGE)"), std::string::npos);
+}
+
+TEST(config_sources, what_an_io_context_would_ignore_is_a_mistake) {
+  const std::vector<std::pair<const char*, const char*>> ignored = {
+      {"--reactor", "epoll"}, {"--reactor-group", "1"}, {"--reactor-threads", "0"},
+      {"--steal", "random"},  {"--lane-age", "1ms"},    {"--stall-timeout", "10s"}};
+  for (const auto& [flag, value] : ignored) {
+    const std::string told = std::string("bwos-server: ") + flag + " " + value +
+                             ": must be left out with --executor asio-io-context";
+    const std::string said =
+        refusal_of(parse({"--executor", "asio-io-context", "--asio-lane", flag, value}));
+    EXPECT_TRUE(said.starts_with(told)) << said;
+  }
+  EXPECT_NE(refusal_of(parse({"--executor", "asio-io-context", "--pin"})).find("--pin true"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(parse({"--executor", "asio-io-context", "--lane-threshold-us", "5"}))
+                .find("--lane-threshold-us 5: must be left out"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(parse({"--asio-lane"})).find("--asio-lane true: must be left out without"),
+            std::string::npos);
 }
 
 TEST(config_sources, reactor_threads_of_their_own_have_no_groups_and_asio_needs_one) {
