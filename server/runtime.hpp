@@ -24,7 +24,8 @@ class http_listener {
 
   /// As bound.
   [[nodiscard]] virtual std::string address() const = 0;
-  /// Accepts, once; those above `connections_max` get 503, at most refusals_max at once.
+  /// Accepts, once; those above `connections_max` get 503, at most refusals_max at once. `shared`
+  /// must outlive the runtime.
   virtual void start(const http1::context& shared, std::size_t connections_max) = 0;
   /// Takes no new connections, accepts what the backlog holds once more, then closes the socket.
   /// Returns at once.

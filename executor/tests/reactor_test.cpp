@@ -100,7 +100,7 @@ TEST(reactor_choice, a_pool_reports_it) {
 }
 
 /// Every contract test exists for every reactor, and a kernel that makes rings is one that they run
-/// on: none of them skips for another reason.
+/// on: none of them skips for another reason, but what dedicated threads cannot promise.
 TEST(reactor_contract_count, every_reactor_that_the_kernel_allows_runs_the_whole_contract) {
   std::map<std::string, int> tests;
   const testing::UnitTest& all = *testing::UnitTest::GetInstance();
