@@ -130,7 +130,17 @@ void add_flags(CLI::App& app, config& to) {
                    "what the descriptors allow, at most 65536");
 
   group workers(app, "Workers");
-  workers.number("--workers", to.workers, 1, options::workers_max, "Threads");
+  workers.choice<executor_kind>(
+      "--executor", to.executor,
+      {{"bwos", executor_kind::bwos},
+       {"asio-pool", executor_kind::asio_pool},
+       {"asio-io-context", executor_kind::asio_io_context}},
+      "Who runs handlers: our pool, asio::thread_pool behind dedicated reactor threads, or "
+      "asio::io_context with its own sockets");
+  workers.number("--workers", to.workers, 1, options::workers_max, "Threads that run handlers");
+  workers.number("--reactor-threads", to.reactor_threads, 0, options::reactor_threads_max,
+                 "Threads that only wait for sockets; 0: the workers do",
+                 "0, but 1 with --executor asio-pool");
   workers.number("--reactor-group", to.reactor_group, 1, options::workers_max,
                  "Workers that share one epoll set; 1 with io_uring", "8, or all workers if fewer");
   workers.choice<reactor_kind>(
@@ -143,6 +153,9 @@ void add_flags(CLI::App& app, config& to) {
                              {{"random", steal_kind::random}, {"none", steal_kind::none}},
                              "Whose work an idle worker takes");
   workers.toggle("--pin", to.pin, "Pin each worker to a CPU");
+  workers.toggle("--asio-lane", to.asio_lane,
+                 "With --executor asio-io-context: routes that are long by --lane-threshold-us run "
+                 "on a second asio::thread_pool, of one thread less");
   workers.number(
       "--lane-threshold-us", to.lane_threshold_us, 0, 1'000'000,
       "Requests of a route that takes longer on average, in us, wait for a worker that has "
@@ -197,8 +210,56 @@ void add_flags(CLI::App& app, config& to) {
                              "How; json is an object a line");
 }
 
+/// Flags that the chosen executor would ignore are mistakes where they were given.
+class refusal {
+ public:
+  refusal(const CLI::App& app, std::string chosen) : app_(app), chosen_(std::move(chosen)) {}
+  void operator()(const char* flag, const char* why) const {
+    const CLI::Option* const given = app_.get_option(flag);
+    if (given->count() == 0) return;
+    throw bad_value(flag, given->results().back(), "left out with " + chosen_ + ": " + why);
+  }
+
+ private:
+  const CLI::App& app_;
+  const std::string chosen_;
+};
+
+void refuse_what_is_ignored(const CLI::App& app, const config& parsed) {
+  if (parsed.executor == executor_kind::asio_pool) {
+    const refusal refuse(app, "--executor asio-pool");
+    refuse("--reactor-group", "each reactor thread has a set or ring of its own");
+    refuse("--steal", "its threads share one queue");
+    refuse("--pin", "its threads are Asio's");
+    refuse("--lane-threshold-us", "it has no lane");
+    refuse("--lane-age", "it has no lane");
+    refuse("--stall-timeout", "its threads do not tell when they turn");
+  } else if (parsed.executor == executor_kind::asio_io_context) {
+    const refusal refuse(app, "--executor asio-io-context");
+    refuse("--reactor-threads", "its threads wait for sockets");
+    refuse("--reactor-group", "its threads share Asio's epoll set");
+    refuse("--reactor", "its sockets are Asio's");
+    refuse("--steal", "its threads share one queue");
+    refuse("--pin", "its threads are Asio's");
+    refuse("--lane-age", "no lane of its has one");
+    refuse("--stall-timeout", "its threads do not tell when they turn");
+    if (!parsed.asio_lane) refuse("--lane-threshold-us", "it has a lane with --asio-lane only");
+  } else if (parsed.reactor_threads > 0) {
+    const refusal refuse(app, "--reactor-threads");
+    refuse("--reactor-group", "each reactor thread has a set or ring of its own");
+  }
+}
+
 /// What no single flag can see.
-void check_together(const config& parsed) {
+void check_together(const CLI::App& app, const config& parsed) {
+  refuse_what_is_ignored(app, parsed);
+  if (parsed.asio_lane && parsed.executor != executor_kind::asio_io_context) {
+    throw bad_value("--asio-lane", "true", "left out without --executor asio-io-context");
+  }
+  if (parsed.executor == executor_kind::asio_pool && parsed.reactor_threads == 0) {
+    throw bad_value("--reactor-threads", "0",
+                    "1 or more with --executor asio-pool, whose threads wait for no sockets");
+  }
   if (parsed.reactor == reactor_kind::io_uring && parsed.reactor_group > 1) {
     throw bad_value("--reactor-group", std::to_string(parsed.reactor_group),
                     "1 with --reactor io_uring: a ring belongs to one worker");
@@ -290,6 +351,8 @@ options config::pool_options() const {
   result.reactor = reactor;
   result.steal = steal;
   result.pin = pin;
+  const int dedicated = executor == executor_kind::asio_pool ? 1 : 0;
+  result.reactor_threads = static_cast<unsigned>(reactor_threads < 0 ? dedicated : reactor_threads);
   result.lane_age = lane_age;
   if (reactor_group > 0) {
     result.reactor_group = reactor_group;
@@ -302,7 +365,11 @@ options config::pool_options() const {
 
 std::chrono::microseconds config::lane_threshold() const {
   if (lane_threshold_us >= 0) return std::chrono::microseconds(lane_threshold_us);
-  const bool shared = workers == 1 || pool_options().reactor_group > 1;
+  if (executor == executor_kind::asio_pool) return {};
+  if (executor == executor_kind::asio_io_context)
+    return std::chrono::microseconds(asio_lane ? 50 : 0);
+  const options pool = pool_options();
+  const bool shared = workers == 1 || pool.reactor_group > 1 || pool.reactor_threads > 0;
   return std::chrono::microseconds(shared ? 50 : 0);
 }
 
@@ -316,7 +383,7 @@ command_line parse_command_line(int argc, const char* const* argv, std::ostream&
   try {
     elsewhere = given_elsewhere(app, argc, argv);
     parse_all(app, elsewhere, argc, argv);
-    check_together(result.settings);
+    check_together(app, result.settings);
     result.settings.grpc.address = result.settings.grpc_listen;
   } catch (const CLI::Success& asked) {
     app.exit(asked, out, err);

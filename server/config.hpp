@@ -17,6 +17,10 @@ namespace bwos::server {
 
 enum class log_format : std::uint8_t { text, json };
 
+/// Who runs handlers: our pool, asio::thread_pool behind dedicated reactor threads, or
+/// asio::io_context with Asio's own sockets.
+enum class executor_kind : std::uint8_t { bwos, asio_pool, asio_io_context };
+
 /// Everything that the command line can say. --help has the meaning and range of each.
 struct config {
   std::string http_listen = "127.0.0.1:8080";   ///< Empty: no HTTP.
@@ -24,11 +28,14 @@ struct config {
   int backlog = 4096;
   std::size_t connections_max = 0;  ///< 0: what RLIMIT_NOFILE allows.
 
+  executor_kind executor = executor_kind::bwos;
   unsigned workers = default_workers();
+  int reactor_threads = -1;    ///< Below 0: not given; see pool_options().
   unsigned reactor_group = 0;  ///< 0: not given; see pool_options().
   reactor_kind reactor = reactor_kind::automatic;
   steal_kind steal = steal_kind::random;
   bool pin = false;
+  bool asio_lane = false;
 
   int lane_threshold_us = -1;  ///< Below 0: not given; see lane_threshold().
   std::chrono::microseconds lane_age = options{}.lane_age;
@@ -45,7 +52,8 @@ struct config {
 
   [[nodiscard]] options pool_options() const;
   /// Zero: nothing goes through the lane. That is the default where workers have reactors of their
-  /// own: one inside long work leaves its connections unattended, whoever's that work is.
+  /// own: one inside long work leaves its connections unattended, whoever's that work is. Always,
+  /// where the executor has no lane.
   [[nodiscard]] std::chrono::microseconds lane_threshold() const;
 };
 

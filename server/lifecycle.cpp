@@ -71,25 +71,25 @@ server::server(const config& settings)
     : settings_(settings),
       times_(static_cast<metrics::ticks>(settings_.lane_threshold().count()) *
              metrics_.ticks_per_ms() / 1000),
-      http_context_{.workers = pool_,
-                    .handlers = service_,
-                    .metrics = metrics_,
-                    .limits = settings_.http,
-                    .times = times_},
-      pool_(settings_.pool_options()),
-      stalls_(pool_, settings_.stall_timeout) {
+      runtime_(make_runtime(settings_)),
+      stalls_(runtime_->workers_of_ours(), settings_.stall_timeout) {
   service_.work_us_max = settings_.work_us_max;
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };
   service_.describe_stall = [this](std::string& to) { stalls_.describe(to); };
   if (!settings_.http_listen.empty()) bind_http();
   if (!settings_.grpc_listen.empty()) start_grpc();
-  if (http_) start_http(*http_);
+  http_context_.emplace(http1::context{.workers = runtime_->workers(),
+                                       .handlers = service_,
+                                       .metrics = metrics_,
+                                       .limits = settings_.http,
+                                       .times = times_});
+  if (http_) http_->start(*http_context_, connections_max(settings_));
   log_start();
 }
 
 void server::bind_http() {
   try {
-    http_.emplace(pool_, settings_.http_listen, settings_.backlog);
+    http_ = runtime_->listen(settings_.http_listen, settings_.backlog);
   } catch (const std::exception& error) {
     refuse_address("--http-listen", settings_.http_listen, error);
   }
@@ -97,25 +97,20 @@ void server::bind_http() {
 
 void server::start_grpc() {
   try {
-    grpc_.emplace(pool_, settings_.grpc);
+    grpc_.emplace(runtime_->workers(), settings_.grpc);
   } catch (const std::exception& error) {
     refuse_address("--grpc-listen", settings_.grpc_listen, error);
   }
 }
 
-void server::start_http(listener& http) {
-  http.start([this](stream peer) { return http1::serve(std::move(peer), http_context_); },
-             connections_max(settings_),
-             [this](stream peer) { return http1::refuse(std::move(peer), http_context_); },
-             refusals_max);
-}
-
 void server::log_start() const {
-  const pool_statistics pool = pool_.statistics();
-  spdlog::log(pool.reactor_refused ? spdlog::level::warn : spdlog::level::info, "reactor {}: {}",
-              metrics::name_of(pool.reactor), pool.reactor_note);
-  spdlog::info("bwos-server {}: {} workers, {} descriptors, {} HTTP connections at most", version(),
-               pool_.workers(), descriptor_limit(), connections_max(settings_));
+  const runtime_facts facts = runtime_->facts();
+  spdlog::log(facts.reactor.refused ? spdlog::level::warn : spdlog::level::info, "reactor {}: {}",
+              metrics::name_of(facts.reactor.kind), facts.reactor.note);
+  spdlog::info(
+      "bwos-server {}: executor {}, {} workers, {} descriptors, {} HTTP connections at most",
+      version(), name_of(facts.kind), settings_.workers, descriptor_limit(),
+      connections_max(settings_));
 }
 
 std::string server::addresses() const {
@@ -135,7 +130,11 @@ void server::write_metrics(std::string& to) const {
     now.refused = http_->refused();
   }
   if (grpc_) now.grpc = grpc_->statistics();
-  now.pool = pool_.statistics();
+  if (const pool* const ours = runtime_->workers_of_ours()) now.pool = ours->statistics();
+  const runtime_facts facts = runtime_->facts();
+  now.executor = name_of(facts.kind);
+  now.reactor = facts.reactor.kind;
+  now.asio_lane_run = facts.asio_lane_run;
   now.version = version();
   metrics::write_text(to, now);
 }
@@ -195,8 +194,7 @@ void server::drain(const termination_signals& signals) {
   if (http_ && http_->connections() > 0) {
     spdlog::warn("{} HTTP connections cut off at the end of --drain-timeout", http_->connections());
   }
-  pool_.stop();
-  pool_.join();
+  runtime_->stop();
 }
 
 }  // namespace bwos::server

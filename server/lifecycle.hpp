@@ -4,18 +4,17 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
-
-#include <bwos/pool.hpp>
-#include <bwos/stream.hpp>
 
 #include "config.hpp"
 #include "grpc/cpp_server.hpp"
 #include "http1/connection.hpp"
 #include "metrics/registry.hpp"
 #include "routes.hpp"
+#include "runtime.hpp"
 #include "stall_watch.hpp"
 
 namespace bwos::server {
@@ -38,9 +37,9 @@ struct start_error : std::runtime_error {
 };
 
 /// Everything that runs, in the order in which it is started.
-///   start:  pool, sockets bound, gRPC serving, HTTP accepting. Nothing is accepted before all of
-///   it is there.
-///   drain:  1. /readyz says 503, the health service NOT_SERVING, and every connection ends with
+///   start:  executor, sockets bound, gRPC serving, HTTP accepting. Nothing is accepted before all
+///   of it is there. drain:  1. /readyz says 503, the health service NOT_SERVING, and every
+///   connection ends with
 ///           its present request; new ones are accepted for --drain-delay yet
 ///           2. listeners accept what their backlog holds, and close
 ///           3. connections without a request end after --drain-idle; gRPC calls finish
@@ -64,7 +63,6 @@ class server {
  private:
   void bind_http();
   void start_grpc();
-  void start_http(listener& http);
   void log_start() const;
   void write_metrics(std::string& to) const;
   std::optional<int> signal_before(const termination_signals& signals,
@@ -76,10 +74,10 @@ class server {
   service service_;
   metrics::registry metrics_;
   route_times times_;
-  http1::context http_context_;  // connections refer to it until the pool has ended
-  pool pool_;
+  std::optional<http1::context> http_context_;  // connections refer to it until the runtime ends
+  const std::unique_ptr<runtime> runtime_;
   stall_watch stalls_;
-  std::optional<listener> http_;
+  std::unique_ptr<http_listener> http_;
   std::optional<grpc_server> grpc_;
 };
 

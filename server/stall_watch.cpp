@@ -17,19 +17,22 @@ std::string text_of(unsigned worker, const worker_turn& stalled) {
 
 }  // namespace
 
-stall_watch::stall_watch(const pool& workers, std::chrono::microseconds limit)
-    : workers_(workers), limit_(limit), logged_(workers.workers()) {}
+stall_watch::stall_watch(const pool* workers, std::chrono::microseconds limit)
+    : workers_(workers),
+      count_(workers == nullptr ? 0 : workers->workers()),
+      limit_(limit),
+      logged_(count_) {}
 
 std::optional<worker_turn> stall_watch::stall_of(unsigned worker) const noexcept {
   if (limit_ == 0us) return std::nullopt;
-  const worker_turn present = workers_.turn_of(worker);
+  const worker_turn present = workers_->turn_of(worker);
   return present.age > limit_ ? std::optional(present) : std::nullopt;
 }
 
 void stall_watch::describe(std::string& to) const {
   worker_turn longest;
   unsigned where = 0;
-  for (unsigned i = 0; i < workers_.workers(); ++i) {
+  for (unsigned i = 0; i < count_; ++i) {
     const auto stalled = stall_of(i);
     if (!stalled || stalled->age <= longest.age) continue;
     longest = *stalled;
@@ -39,7 +42,7 @@ void stall_watch::describe(std::string& to) const {
 }
 
 void stall_watch::log_new() {
-  for (unsigned i = 0; i < workers_.workers(); ++i) {
+  for (unsigned i = 0; i < count_; ++i) {
     const auto stalled = stall_of(i);
     if (!stalled || stalled->began == logged_[i]) continue;
     logged_[i] = stalled->began;
@@ -49,7 +52,7 @@ void stall_watch::log_new() {
 
 /// Often enough to see a stall that lasts twice the limit.
 std::chrono::milliseconds stall_watch::interval() const noexcept {
-  if (limit_ == 0us) return 24h;
+  if (limit_ == 0us || count_ == 0) return 24h;
   return std::clamp(std::chrono::ceil<std::chrono::milliseconds>(limit_), 10ms, 1000ms);
 }
 

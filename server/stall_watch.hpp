@@ -15,8 +15,8 @@ namespace bwos::server {
 /// regular visits.
 class stall_watch {
  public:
-  /// A limit of 0 finds none.
-  stall_watch(const pool& workers, std::chrono::microseconds limit);
+  /// A limit of 0 finds none, and so does a null pool.
+  stall_watch(const pool* workers, std::chrono::microseconds limit);
 
   /// Any thread: appends a line about the longest stall, if there is one.
   void describe(std::string& to) const;
@@ -29,7 +29,8 @@ class stall_watch {
   /// How long a worker has been in its turn, if that is a stall.
   [[nodiscard]] std::optional<worker_turn> stall_of(unsigned worker) const noexcept;
 
-  const pool& workers_;
+  const pool* const workers_;
+  const unsigned count_;
   const std::chrono::microseconds limit_;
   std::vector<std::uint64_t> logged_;  // the last stall of each worker that was logged
 };

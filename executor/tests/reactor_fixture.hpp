@@ -43,6 +43,7 @@ constexpr int times(int count) {
 struct flavour {
   reactor_kind kind;
   unsigned group;
+  unsigned threads = 0;  // dedicated ones
 };
 
 inline std::string worker_count_name(const testing::TestParamInfo<flavour>&) {
@@ -62,6 +63,7 @@ class reactor_contract : public testing::TestWithParam<flavour> {
     chosen.workers = 2;
     chosen.reactor = GetParam().kind;
     chosen.reactor_group = GetParam().group;
+    chosen.reactor_threads = GetParam().threads;
     return chosen;
   }
 };

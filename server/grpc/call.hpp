@@ -5,12 +5,13 @@
 
 #include <atomic>
 #include <bwos/continuation.hpp>
-#include <bwos/pool.hpp>
 #include <chrono>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+
+#include "executor.hpp"
 
 namespace bwos::server {
 
@@ -26,9 +27,9 @@ struct call_loop {
 };
 
 /// What the coroutine of an armed call waits for. gRPC delivers three tags for each call, each the
-/// address of this object plus an `event`; the poller turns them into at most one post to the pool
-/// for each await, without an allocation. Serves one call after the other, from before the pollers
-/// start.
+/// address of this object plus an `event`; the poller turns them into at most one post to the
+/// executor for each await, without an allocation. Serves one call after the other, from before the
+/// pollers start.
 ///
 /// INVARIANTS
 /// C1  `accepted` comes once after each arming, and first. If it is not ok, neither of the others
@@ -51,7 +52,7 @@ class call_steps : public continuation {
  public:
   enum event : std::uint8_t { accepted, answered, closed };
 
-  explicit call_steps(pool& workers) noexcept : continuation(&resume), workers_(workers) {}
+  explicit call_steps(executor& workers) noexcept : continuation(&resume), workers_(workers) {}
 
   /// For pollers: what the queue delivered.
   static void deliver(void* tag, bool ok) noexcept {
@@ -112,11 +113,12 @@ class call_steps : public continuation {
   }
 
   static void resume(continuation& self, disposition how) noexcept {
-    // Discarded: only where the pool ends before the server, against its contract; the frame leaks.
+    // Discarded: only where the executor ends before the server, against its contract; the frame
+    // leaks.
     if (how == disposition::run) static_cast<call_steps&>(self).waiting_.resume();
   }
 
-  pool& workers_;
+  executor& workers_;
   std::coroutine_handle<> waiting_;
   std::atomic<std::uint8_t> state_{0};
 };

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bwos/options.hpp>
-#include <bwos/pool.hpp>
 #include <condition_variable>
 #include <future>
 #include <mutex>
@@ -119,7 +118,7 @@ grpc::Status no_worker_in_time() {
 /// Serves one call after the other until the server stops. The messages are made anew for each, so
 /// that an armed call does not keep the largest request it has ever seen.
 template <class Service, class Request, class Reply>
-call_loop serve(pool& workers, counters& count, live_count& live, Service& service,
+call_loop serve(executor& workers, counters& count, live_count& live, Service& service,
                 arm_function<Service, Request, Reply> arm, unary_handler<Request, Reply> handler,
                 grpc::ServerCompletionQueue& queue) {
   call_steps steps(workers);
@@ -163,14 +162,14 @@ void grpc_options::validate() const {
 }
 
 struct grpc_server::core {
-  core(pool& pool, const grpc_options& settings)
-      : workers(pool), bound(parse_host_port(settings.address)) {}
+  core(executor& where, const grpc_options& settings)
+      : workers(where), bound(parse_host_port(settings.address)) {}
 
   void start(const grpc_options& settings);
   void arm_and_poll(unsigned calls);
   void send_peers_away(steady_clock::time_point deadline);
 
-  pool& workers;
+  executor& workers;
   host_port bound;
   counters count;
   live_count live;
@@ -227,7 +226,7 @@ void grpc_server::core::send_peers_away(steady_clock::time_point deadline) {
   std::this_thread::sleep_until(std::min(deadline, steady_clock::now() + goaway_grace));
 }
 
-grpc_server::grpc_server(pool& workers, const grpc_options& settings) {
+grpc_server::grpc_server(executor& workers, const grpc_options& settings) {
   settings.validate();
   core_ = std::make_unique<core>(workers, settings);
   core_->start(settings);

@@ -7,11 +7,9 @@
 #include <memory>
 #include <string>
 
-namespace bwos {
-class pool;
-}
-
 namespace bwos::server {
+
+class executor;
 
 /// Every tunable and limit of the gRPC server, with unit, default and range.
 struct grpc_options {
@@ -28,8 +26,8 @@ struct grpc_options {
   /// cost 9 % more than 1,024, and 4,096 cost 5 % less.
   unsigned calls_armed = 1024;
 
-  /// Half of the workers' number, 1 to 4: a guess. The pollers only receive and hand over; the pool
-  /// does the sending.
+  /// Half of the workers' number, 1 to 4: a guess. The pollers only receive and hand over; the
+  /// executor does the sending.
   static unsigned default_queue_threads() noexcept;
   /// Throws std::invalid_argument naming the option, its value and the valid range.
   void validate() const;
@@ -47,14 +45,14 @@ struct grpc_statistics {
 };
 
 /// helloworld.Greeter on gRPC C++, with health service and server reflection. Completion queues are
-/// polled by threads of their own; each call is a coroutine, which they hand to the pool whenever a
-/// step of it is complete.
+/// polled by threads of their own; each call is a coroutine, which they hand to the executor
+/// whenever a step of it is complete.
 class grpc_server {
  public:
   /// Listens and serves. Throws std::invalid_argument for a bad option, std::system_error where the
   /// address cannot be listened on (std::errc::address_in_use and others). `workers` must run until
   /// shutdown() has returned.
-  grpc_server(pool& workers, const grpc_options& settings);
+  grpc_server(executor& workers, const grpc_options& settings);
   /// shutdown() at once, if it has not been called.
   ~grpc_server();
   grpc_server(const grpc_server&) = delete;
@@ -67,8 +65,8 @@ class grpc_server {
   void begin_drain() noexcept;
 
   /// Stops listening, lets the calls in flight finish until `deadline`, then cancels them; returns
-  /// when every call's coroutine has ended and the queues are empty. Not from a worker of the pool,
-  /// and not by two threads at once.
+  /// when every call's coroutine has ended and the queues are empty. Not from a thread of the
+  /// executor, and not by two threads at once.
   void shutdown(std::chrono::steady_clock::time_point deadline);
 
   /// Any thread.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bwos/pool.hpp>
 #include <bwos/stream.hpp>
 #include <bwos/task.hpp>
 
+#include "executor.hpp"
 #include "limits.hpp"
 #include "metrics/registry.hpp"
 #include "route_times.hpp"
@@ -14,15 +14,15 @@ namespace bwos::server::http1 {
 
 /// What every connection of a server shares. Outlives them all.
 struct context {
-  pool& workers;
+  executor& workers;
   const service& handlers;
   metrics::registry& metrics;
   const http_limits& limits;
   route_times& times;
 };
 
-/// Serves one connection until it ends, and closes it. Runs on the workers of the pool, on one at a
-/// time.
+/// Serves one connection until it ends, and closes it. Runs on the threads of the executor, on one
+/// at a time.
 task<void> serve(stream peer, const context& shared);
 
 /// Tells a peer that there are too many connections (503), and closes it once that has arrived.

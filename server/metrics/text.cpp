@@ -150,13 +150,19 @@ void write_text(std::string& to, const snapshot& what) {
   open(to, info, "gauge", "1; what runs is in the labels.");
   std::string labels = "version=\"";
   labels.append(what.version)
+      .append("\",executor=\"")
+      .append(what.executor)
       .append("\",reactor=\"")
-      .append(name_of(what.pool.reactor))
+      .append(name_of(what.reactor))
       .append("\"");
   sample(to, info, labels, 1);
   write_http(to, what);
   if (what.grpc) write_grpc(to, *what.grpc);
-  write_pool(to, what.pool);
+  if (what.pool) write_pool(to, *what.pool);
+  if (what.asio_lane_run) {
+    single(to, "bwos_asio_lane_run_total", "counter", "Requests run by --asio-lane.",
+           *what.asio_lane_run);
+  }
 }
 
 }  // namespace bwos::server::metrics

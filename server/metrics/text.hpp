@@ -21,7 +21,10 @@ struct snapshot {
   std::uint64_t accepted = 0;
   std::uint64_t refused = 0;
   std::optional<grpc_statistics> grpc;
-  pool_statistics pool;
+  std::optional<pool_statistics> pool;  ///< Where one of ours is what runs.
+  std::optional<std::uint64_t> asio_lane_run;  ///< Where there is such a lane.
+  std::string_view executor;
+  reactor_kind reactor = reactor_kind::none;
   std::string_view version;
 };
 

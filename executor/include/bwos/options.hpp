@@ -28,6 +28,7 @@ unsigned default_workers() noexcept;
 struct options {
   static constexpr unsigned workers_max = 1024;
   static constexpr unsigned steal_batch_max = 64;
+  static constexpr unsigned reactor_threads_max = 64;
   static constexpr unsigned attached_max = 32;  ///< Threads inside pool::attach() at once.
 
   /// Threads. 0 to 1024; 0 leaves all running to threads that call attach().
@@ -36,6 +37,10 @@ struct options {
   /// guess, to be measured on machines of more cores.
   unsigned reactor_group = 8;
   reactor_kind reactor = reactor_kind::none;
+  /// Dedicated reactor threads, each with an epoll set or ring of its own, that wait for
+  /// descriptors and hand what is ready to the workers, which then park on futexes. 0 to 64; 0: the
+  /// workers wait themselves, by groups. Without a reactor it must be 0.
+  unsigned reactor_threads = 0;
   steal_kind steal = steal_kind::random;
   /// Pin worker i to the i-th CPU of the affinity mask, modulo their number. Right when the machine
   /// is the pool's alone.

@@ -46,6 +46,14 @@ struct worker_turn {
   std::chrono::microseconds age{0};  ///< Beyond options::slice: the time of the task at hand.
 };
 
+/// The reactor in use, and why.
+struct reactor_choice {
+  reactor_kind kind = reactor_kind::none;
+  std::string note;      ///< In a sentence: what a log should say once at start.
+  bool refused = false;  ///< io_uring was asked for and the kernel refused it: the note deserves a
+                         ///< warning.
+};
+
 struct pool_statistics {
   std::vector<worker_statistics>
       workers;                     ///< One per worker that ever started, attached threads last.

@@ -19,6 +19,8 @@
 
 namespace bwos {
 
+class io_host;
+class io_threads;
 class pool;
 struct descriptor;
 
@@ -35,10 +37,11 @@ struct sent {
   std::error_code error;
 };
 
-/// A connected TCP socket on a pool's reactor. Movable; closing is the destructor's. All members
-/// but interrupt() belong to the coroutine that runs the connection: one at a time, on whichever
-/// worker runs it. One receive or one send at a time. The pool must outlive it, and it must be
-/// destroyed on a worker of the pool.
+/// A connected TCP socket on a pool's reactor (or that of io_threads, then "pool" and "worker"
+/// stand for the executor and its threads). Movable; closing is the destructor's. All members but
+/// interrupt() belong to the coroutine that runs the connection: one at a time, on whichever worker
+/// runs it. One receive or one send at a time. The pool must outlive it, and it must be destroyed
+/// on a worker of the pool.
 class stream {
  public:
   using clock = std::chrono::steady_clock;
@@ -162,6 +165,8 @@ class listener {
   /// Binds and listens at `address` ("127.0.0.1:8080", "[::1]:0"); throws std::system_error,
   /// std::invalid_argument.
   listener(pool& where, const std::string& address, int backlog);
+  /// On an executor that is not a pool, see io_threads.
+  listener(io_threads& where, const std::string& address, int backlog);
   ~listener();
   listener(const listener&) = delete;
   listener& operator=(const listener&) = delete;
@@ -192,6 +197,8 @@ class listener {
   void interrupt_connections() noexcept;
 
  private:
+  listener(io_host& where, const std::string& address, int backlog);
+
   struct state;
   std::shared_ptr<state> state_;
 };

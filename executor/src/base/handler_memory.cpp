@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <bwos/handler_memory.hpp>
+#include <bwos/io_threads.hpp>
 #include <bwos/pool.hpp>
 #include <new>
 #include <utility>
 
 #include "base/handler_depot.hpp"
 #include "pool/pool_core.hpp"
+#include "reactor/io_host.hpp"
 
 namespace bwos {
 namespace {
@@ -47,7 +49,7 @@ void begin() noexcept {
   if (cache.now == block_cache::state::fresh) static thread_local const cache_guard guard;
 }
 
-[[gnu::noinline]] void* allocate_elsewhere(std::size_t index, pool& of) {
+[[gnu::noinline]] void* allocate_elsewhere(std::size_t index, handler_depot& of) {
   begin();
   block_cache::list& list = cache.lists[index];
   if (free_block* const leaving = list.leaving) {
@@ -57,7 +59,7 @@ void begin() noexcept {
   }
   const std::size_t size = handler_class::bytes(index);
   if (cache.room >= handler_depot::chain_blocks * size) {
-    if (free_block* const chain = of.core().handlers.take(index)) {
+    if (free_block* const chain = of.take(index)) {
       cache.room -= (handler_depot::chain_blocks - 1) * size;
       list.kept = chain->next;
       return chain;
@@ -66,10 +68,16 @@ void begin() noexcept {
   return ::operator new(size);
 }
 
-[[gnu::noinline]] void deallocate_elsewhere(void* memory, std::size_t index) noexcept {
-  begin();
+/// The depot of the pool on whose worker this is; null elsewhere.
+handler_depot* depot_here() noexcept {
   const worker_context* const here = current_worker();
-  if (here == nullptr || cache.now == block_cache::state::ended) {
+  return here == nullptr || here->pool == nullptr ? nullptr : &here->pool->handlers;
+}
+
+[[gnu::noinline]] void deallocate_elsewhere(void* memory, std::size_t index,
+                                            handler_depot* of) noexcept {
+  begin();
+  if (of == nullptr || cache.now == block_cache::state::ended) {
     ::operator delete(memory);
     return;
   }
@@ -77,12 +85,10 @@ void begin() noexcept {
   list.leaving = ::new (memory) free_block{list.leaving};
   if (++list.leaving_count < handler_depot::chain_blocks) return;
   list.leaving_count = 0;
-  here->pool->handlers.give(index, std::exchange(list.leaving, nullptr));
+  of->give(index, std::exchange(list.leaving, nullptr));
 }
 
-}  // namespace
-
-void* allocate_handler(std::size_t size, pool& of) {
+void* allocate(std::size_t size, handler_depot& of) {
   if (size > handler_block_max) return ::operator new(size);
   const std::size_t index = handler_class::of(size);
   free_block*& kept = cache.lists[index].kept;
@@ -94,19 +100,36 @@ void* allocate_handler(std::size_t size, pool& of) {
   return taken;
 }
 
-void deallocate_handler(void* memory, std::size_t size) noexcept {
+template <class Depot>
+void deallocate(void* memory, std::size_t size, Depot depot) noexcept {
   if (size > handler_block_max) {
     ::operator delete(memory);
     return;
   }
   const std::size_t index = handler_class::of(size);
   if (cache.room < handler_class::bytes(index)) {
-    deallocate_elsewhere(memory, index);
+    deallocate_elsewhere(memory, index, depot());
     return;
   }
   cache.room -= handler_class::bytes(index);
   free_block*& kept = cache.lists[index].kept;
   kept = ::new (memory) free_block{kept};
+}
+
+}  // namespace
+
+void* allocate_handler(std::size_t size, pool& of) {
+  return allocate(size, of.core().handlers);
+}
+void* allocate_handler(std::size_t size, io_threads& of) {
+  return allocate(size, of.host().handlers);
+}
+
+void deallocate_handler(void* memory, std::size_t size) noexcept {
+  deallocate(memory, size, &depot_here);
+}
+void deallocate_handler(void* memory, std::size_t size, io_threads& of) noexcept {
+  deallocate(memory, size, [&of] { return &of.host().handlers; });
 }
 
 }  // namespace bwos

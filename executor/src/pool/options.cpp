@@ -20,6 +20,8 @@ void check(const char* name, std::uint64_t value, std::uint64_t least, std::uint
 void options::validate() const {
   check("workers", workers, 0, workers_max);
   check("reactor_group", reactor_group, 1, workers_max);
+  check("reactor_threads", reactor_threads, 0,
+        reactor == reactor_kind::none ? 0 : reactor_threads_max);
   check("steal_batch", steal_batch, 1, steal_batch_max);
   check("slice_tasks", slice_tasks, 1, 65536);
   check("slice (us)", static_cast<std::uint64_t>(slice.count()), 1, 1'000'000);

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "base/handler_depot.hpp"
 #include "base/ticks.hpp"
 #include "lane/lane.hpp"
 #include "park/idle_set.hpp"
@@ -24,11 +23,13 @@
 #include "pool/worker.hpp"
 #include "queue/inject_queue.hpp"
 #include "reactor/factory.hpp"
+#include "reactor/io_host.hpp"
 #include "reactor/reactor.hpp"
+#include "reactor/reactor_threads.hpp"
 
 namespace bwos {
 
-class pool_core {
+class pool_core final : public io_host {
  public:
   /// `settings` have been validated.
   explicit pool_core(const options& settings);
@@ -37,14 +38,15 @@ class pool_core {
   pool_core& operator=(const pool_core&) = delete;
 
   void start();  // the threads
-  void post(continuation& work) noexcept;
+  void post(continuation& work) noexcept override;
+  void deliver(continuation_chain ready) noexcept override;
   void yield(continuation& work) noexcept;
   void post_long(lane_entry& entry) noexcept;
   void attach();
   void stop() noexcept;
   void join();
-  void work_started() noexcept;
-  void work_finished() noexcept;
+  void work_started() noexcept override;
+  void work_finished() noexcept override;
   [[nodiscard]] pool_statistics statistics() const;
   [[nodiscard]] worker_turn turn_of(unsigned index) const noexcept;
 
@@ -77,10 +79,6 @@ class pool_core {
   }
   [[nodiscard]] bool all_parked() const noexcept { return idle.parked() == slots(); }
   [[nodiscard]] worker& slot(unsigned index) noexcept { return *slots_[index]; }
-  /// The reactors that connections are spread over; empty without descriptors.
-  [[nodiscard]] const std::vector<reactor*>& homes() const noexcept { return homes_; }
-  /// Kept until the pool is destroyed.
-  void keep(std::shared_ptr<void> what);
 
   const options settings;
   const ticks ticks_per_us;
@@ -88,7 +86,6 @@ class pool_core {
   lane long_work;
   idle_set idle;
   monitor_thread monitor;
-  handler_depot handlers;
 
  private:
   pool_core(const options& settings, reactor_choice choice);
@@ -104,7 +101,7 @@ class pool_core {
   const reactor_choice choice_;
   const unsigned groups_;  // shared epoll sets; 0: none are shared
   std::vector<std::unique_ptr<reactor>> reactors_;
-  std::vector<reactor*> homes_;
+  reactor_threads dedicated_{*this};
 
   std::mutex slots_lock_;
   std::vector<std::unique_ptr<worker>> slots_;  // reserved at start: never moves
@@ -119,7 +116,6 @@ class pool_core {
   std::atomic<bool> joining_{false};
   std::mutex threads_lock_;
   std::vector<std::thread> threads_;
-  std::vector<std::shared_ptr<void>> kept_;
 };
 
 }  // namespace bwos

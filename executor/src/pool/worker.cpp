@@ -33,9 +33,10 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
       shared_(shared),
       steals_(pool.settings.steal != steal_kind::none),
       random_(index),
-      scratch_memory_(home_reactor == nullptr ? nullptr
-                                              : std::make_unique_for_overwrite<std::byte[]>(
-                                                    pool.settings.receive_bytes)),
+      scratch_memory_(
+          pool.homes().empty() && home_reactor == nullptr
+              ? nullptr
+              : std::make_unique_for_overwrite<std::byte[]>(pool.settings.receive_bytes)),
       own_timers_(-1),
       own_(queue_.as_owner()) {
   mean_task_ = pool.ticks_per_us;  // not known yet: the clock is looked at after each task
@@ -43,7 +44,7 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
   worker_context::index = index;
   home = home_reactor;
   timers = home == nullptr ? &own_timers_ : &home->timers;
-  if (home != nullptr) scratch = {scratch_memory_.get(), pool.settings.receive_bytes};
+  if (scratch_memory_ != nullptr) scratch = {scratch_memory_.get(), pool.settings.receive_bytes};
 }
 
 void worker::run() {

@@ -12,9 +12,9 @@ class timer_service;
 
 /// What a running continuation can reach of the worker that runs it.
 struct worker_context {
-  pool_core* pool = nullptr;
-  reactor* home = nullptr;          ///< Null in a pool without descriptors.
-  timer_service* timers = nullptr;  ///< home's, or the worker's own.
+  pool_core* pool = nullptr;        ///< Null on a thread of another executor (io_threads).
+  reactor* home = nullptr;          ///< Null where no reactor is this thread's to poll.
+  timer_service* timers = nullptr;  ///< home's, or the worker's own; those of io_threads.
   std::span<std::byte> scratch;     ///< Received bytes, until the next continuation runs.
   unsigned index = 0;
   worker_context* outer = nullptr;  ///< Whose continuation attached this thread to another pool.

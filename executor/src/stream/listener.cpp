@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <bwos/io_threads.hpp>
 #include <bwos/pool.hpp>
 #include <bwos/stream.hpp>
 #include <bwos/timer.hpp>
@@ -11,6 +12,7 @@
 
 #include "base/check.hpp"
 #include "pool/pool_core.hpp"
+#include "reactor/io_host.hpp"
 #include "reactor/reactor.hpp"
 #include "stream/address.hpp"
 
@@ -41,6 +43,14 @@ class readable_operation : coroutine_waiter {
   descriptor& socket_;
 };
 
+/// As spawn().
+void start_on(io_host& where, task<void> work) {
+  detail::driver_promise& root = detail::drive(std::move(work)).promise;
+  root.on_end([](void* at) noexcept { static_cast<io_host*>(at)->work_finished(); }, &where);
+  where.work_started();
+  where.post(root);
+}
+
 }  // namespace
 
 struct listener::state {
@@ -49,9 +59,8 @@ struct listener::state {
     reactor* where;
   };
 
-  state(pool& which, int fd) : where(which), socket(fd), address(local_address(fd)) {
-    for (reactor* const each : where.core().homes())
-      homes.push_back({.owner = this, .where = each});
+  state(io_host& which, int fd) : where(which), socket(fd), address(local_address(fd)) {
+    for (reactor* const each : where.homes()) homes.push_back({.owner = this, .where = each});
   }
 
   static task<void> accept_loop(std::shared_ptr<state> self);
@@ -76,7 +85,7 @@ struct listener::state {
     value.fetch_add(change, std::memory_order_relaxed);
   }
 
-  pool& where;
+  io_host& where;
   const int socket;
   const std::string address;
   descriptor* watched = nullptr;
@@ -95,15 +104,20 @@ struct listener::state {
   bool starved = false;
 };
 
-listener::listener(pool& where, const std::string& address, int backlog) {
-  if (where.core().homes().empty()) {
+listener::listener(pool& where, const std::string& address, int backlog)
+    : listener(where.core(), address, backlog) {}
+listener::listener(io_threads& where, const std::string& address, int backlog)
+    : listener(where.host(), address, backlog) {}
+
+listener::listener(io_host& where, const std::string& address, int backlog) {
+  if (where.homes().empty()) {
     throw std::invalid_argument(
         "bwos::listener needs a pool with a reactor and at least one worker");
   }
   const int fd = bind_and_listen(address, backlog);
   try {
     state_ = std::make_shared<state>(where, fd);
-    where.core().keep(state_);  // connections name it until they end, at the latest with the pool
+    where.keep(state_);  // connections name it until they end, at the latest with the host
   } catch (...) {
     ::close(fd);
     throw;
@@ -129,7 +143,7 @@ void listener::start(handler on_connection, std::size_t connections_max, handler
     const std::lock_guard guard(state_->lock);
     state_->watched = watched;
   }
-  spawn(state_->where, state::accept_loop(state_));
+  start_on(state_->where, state::accept_loop(state_));
 }
 
 void listener::close() noexcept {

@@ -14,7 +14,13 @@ import unittest
 
 SERVER = os.environ["BWOS_TEST_SERVER"]
 REACTOR = os.environ.get("BWOS_TEST_REACTOR", "auto")
+FLAGS = os.environ.get("BWOS_TEST_FLAGS", "").split()  # of every server, such as --executor
 PATIENCE = 60  # seconds until a test gives up; nothing is expected to take as long
+
+
+def executor_flags(reactor=REACTOR):
+    """Of every server; Asio's own sockets have no reactor of ours."""
+    return FLAGS if "asio-io-context" in FLAGS else ["--reactor", reactor, *FLAGS]
 
 
 class Server:
@@ -23,7 +29,8 @@ class Server:
     def __init__(self, *flags, grpc=False, reactor=REACTOR):
         grpc_flags = ["--grpc-listen", "127.0.0.1:0" if grpc else ""]
         self.process = subprocess.Popen(
-            [SERVER, "--http-listen", "127.0.0.1:0", "--workers", "2", "--reactor", reactor, *grpc_flags, *flags],
+            [SERVER, "--http-listen", "127.0.0.1:0", "--workers", "2", *executor_flags(reactor), *grpc_flags,
+             *flags],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.log = []
         self._reader = threading.Thread(target=self._read_log)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start, readiness, drain, signals, and what the command line refuses."""
 
+import concurrent.futures
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,7 +12,7 @@ import threading
 import time
 import unittest
 
-from harness import PATIENCE, REACTOR, SERVER, Reader, Server, is_silent, read_response
+from harness import FLAGS, PATIENCE, SERVER, Reader, Server, executor_flags, is_silent, read_response
 
 READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -47,8 +49,41 @@ class Lifecycle(unittest.TestCase):
         self.assertEqual(server.stop(), 0, "".join(server.log))
         self.assertEqual([bool(re.search("reactor", line)) for line in server.log].count(True), 1, server.log)
 
+    def test_it_says_what_runs(self):
+        kind = FLAGS[FLAGS.index("--executor") + 1] if "--executor" in FLAGS else "bwos"
+        server = self.serve()
+        self.assertTrue(any(f"executor {kind}, 2 workers" in line for line in server.log), server.log)
+        info = [series for series in server.metrics() if series.startswith("bwos_build_info")]
+        self.assertIn(f'executor="{kind}"', info[0])
+        with os.scandir(f"/proc/{server.process.pid}/task") as tasks:
+            names = [open(f"{task.path}/comm", encoding="ascii").read().strip() for task in tasks]
+        wanted = int(FLAGS[FLAGS.index("--reactor-threads") + 1]) if "--reactor-threads" in FLAGS else 0
+        self.assertEqual(sum(name.startswith("bwos-io-") for name in names), wanted, names)
+        self.assertEqual(server.stop(), 0)
+
+    @unittest.skipUnless(shutil.which("curl"), "curl is not installed")
+    def test_grpc_calls_are_answered_one_after_the_other_and_at_once(self):
+        server = self.serve(grpc=True)
+        url = f"http://{server.grpc_address}/helloworld.Greeter/SayHello"
+
+        def call(name):
+            request = b"\x0a" + bytes([len(name)]) + name
+            done = subprocess.run(
+                ["curl", "-sS", "--http2-prior-knowledge", "-m", "30", "-H", "Content-Type: application/grpc", "-H",
+                 "TE: trailers", "--data-binary", "@-", url],
+                input=bytes(4) + bytes([len(request)]) + request, capture_output=True, check=True)
+            self.assertIn(b"Hello " + name, done.stdout)
+
+        for _ in range(3):
+            call(b"world")
+        with concurrent.futures.ThreadPoolExecutor(8) as callers:
+            for done in [callers.submit(call, b"%d" % i) for i in range(24)]:
+                done.result()
+        server.until_metric('bwos_grpc_ended_total{result="ok"}', 27)
+        self.assertEqual(server.stop(), 0, "".join(server.log))
+
     def test_ipv6_and_http_alone(self):
-        process = subprocess.Popen([SERVER, "--http-listen", "[::]:0", "--grpc-listen", "", "--reactor", REACTOR],
+        process = subprocess.Popen([SERVER, "--http-listen", "[::]:0", "--grpc-listen", "", *executor_flags()],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             match = re.fullmatch(r"listening http=\[::\]:(\d+)\n", process.stdout.readline())

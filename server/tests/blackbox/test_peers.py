@@ -2,6 +2,7 @@
 """Peers that are slow, silent, deaf, or gone; and how one connection leaves room for the others."""
 
 import os
+import resource
 import socket
 import time
 import unittest
@@ -221,6 +222,34 @@ class Peers(ServerTest):
             for s in flood + sockets:
                 s.close()
         self.until_free()
+
+
+class Descriptors(ServerTest):
+    def cpu_seconds(self):
+        with open(f"/proc/{self.server.process.pid}/stat", encoding="ascii") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def test_running_out_of_them_pauses_accepting_without_a_spin(self):
+        pid = self.server.process.pid
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        room = len(os.listdir(f"/proc/{pid}/fd")) + 10
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (room, limits[1]))
+        sockets = [self.server.connect() for _ in range(30)]
+        try:
+            for s in sockets:
+                s.sendall(PLAINTEXT)
+            for s in sockets[:10]:
+                self.assertEqual(read_response(s).status, 200)
+            before = self.cpu_seconds()
+            time.sleep(1)
+            self.assertLess(self.cpu_seconds() - before, 0.3)
+            for i, s in enumerate(sockets):  # each that goes lets another in
+                if i >= 10:
+                    self.assertEqual(read_response(s).status, 200)
+                s.close()
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
 
 
 class OneWorker(ServerTest):

@@ -49,7 +49,7 @@ TEST(grpc_start, an_address_in_use_is_reported_as_such) {
   grpc_options same = any_port();
   same.address = running.server.address();
   try {
-    const grpc_server second(running.workers, same);
+    const grpc_server second(running.executor, same);
     FAIL() << "two servers on " << same.address;
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code(), std::errc::address_in_use);
@@ -73,17 +73,19 @@ TEST(grpc_start, a_port_shared_by_reuseport_is_in_use_too) {
   grpc_options settings = any_port();
   settings.address = "127.0.0.1:" + std::to_string(ntohs(name.sin_port));
   pool workers(pool_options(1));
-  EXPECT_THROW(grpc_server(workers, settings), std::system_error);
+  pool_executor on_workers(workers);
+  EXPECT_THROW(grpc_server(on_workers, settings), std::system_error);
   ::close(holder);
-  EXPECT_NO_THROW(grpc_server(workers, settings));
+  EXPECT_NO_THROW(grpc_server(on_workers, settings));
 }
 
 TEST(grpc_start, an_address_of_another_machine_is_reported) {
   grpc_options settings = any_port();
   settings.address = "192.0.2.1:0";
   pool workers(pool_options(1));
+  pool_executor on_workers(workers);
   try {
-    const grpc_server server(workers, settings);
+    const grpc_server server(on_workers, settings);
     FAIL();
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code(), std::errc::address_not_available);
@@ -92,11 +94,12 @@ TEST(grpc_start, an_address_of_another_machine_is_reported) {
 
 TEST(grpc_start, bad_values_are_named) {
   pool workers(pool_options(1));
+  pool_executor on_workers(workers);
   const auto message_of = [&](auto change) -> std::string {
     grpc_options settings = any_port();
     change(settings);
     try {
-      const grpc_server server(workers, settings);
+      const grpc_server server(on_workers, settings);
     } catch (const std::invalid_argument& error) {
       return error.what();
     }
@@ -249,12 +252,13 @@ TEST(grpc_stop, under_load_every_call_that_started_is_answered) {
 
 TEST(grpc_stop, a_second_stop_does_nothing_and_the_port_is_free) {
   pool workers(pool_options(1));
+  pool_executor on_workers(workers);
   grpc_options settings = any_port();
-  grpc_server first(workers, settings);
+  grpc_server first(on_workers, settings);
   settings.address = first.address();
   first.shutdown(from_now(1s));
   first.shutdown(from_now(1s));
-  EXPECT_NO_THROW(grpc_server(workers, settings));
+  EXPECT_NO_THROW(grpc_server(on_workers, settings));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "executor.hpp"
 #include "grpc/cpp_server.hpp"
 
 namespace bwos::server::test {
@@ -48,7 +49,7 @@ bool eventually(Condition condition) {
 /// A pool and a server on it, with a client of its own connection.
 struct running_server {
   explicit running_server(const grpc_options& settings = any_port(), unsigned workers = 2)
-      : workers(pool_options(workers)), server(this->workers, settings) {}
+      : workers(pool_options(workers)), executor(this->workers), server(executor, settings) {}
 
   [[nodiscard]] std::shared_ptr<grpc::Channel> connect() const {
     grpc::ChannelArguments arguments;
@@ -66,6 +67,7 @@ struct running_server {
   }
 
   pool workers;
+  pool_executor executor;
   grpc_server server;
 };
 

@@ -200,6 +200,45 @@ TEST(config, derives_the_reactor_group_where_it_is_not_given) {
   EXPECT_EQ(group({"--workers", "4", "--reactor", "io_uring", "--reactor-group", "1"}), 1U);
 }
 
+TEST(config, chooses_an_executor_and_its_reactor_threads) {
+  const auto threads = [](std::vector<const char*> arguments) {
+    const parsed result = parse(std::move(arguments));
+    const options pool = accepted(result).pool_options();
+    EXPECT_NO_THROW(pool.validate());
+    return pool.reactor_threads;
+  };
+  EXPECT_EQ(accepted(parse({})).executor, executor_kind::bwos);
+  EXPECT_EQ(accepted(parse({"--executor", "asio-pool"})).executor, executor_kind::asio_pool);
+  EXPECT_EQ(threads({}), 0U);
+  EXPECT_EQ(threads({"--reactor-threads", "0"}), 0U);
+  EXPECT_EQ(threads({"--reactor-threads", "64"}), 64U);
+  EXPECT_EQ(threads({"--executor", "asio-pool"}), 1U);
+  EXPECT_EQ(threads({"--executor", "asio-pool", "--reactor-threads", "3"}), 3U);
+}
+
+TEST(config, an_io_context_has_no_lane_but_one_of_its_own) {
+  const parsed plain = parse({"--executor", "asio-io-context"});
+  EXPECT_EQ(accepted(plain).executor, executor_kind::asio_io_context);
+  EXPECT_EQ(accepted(plain).lane_threshold(), 0us);
+  const parsed lane = parse({"--executor", "asio-io-context", "--asio-lane"});
+  EXPECT_EQ(accepted(lane).lane_threshold(), 50us);
+  const parsed set =
+      parse({"--executor", "asio-io-context", "--asio-lane", "--lane-threshold-us", "7"});
+  EXPECT_EQ(accepted(set).lane_threshold(), 7us);
+}
+
+TEST(config, has_a_lane_by_default_where_long_work_leaves_no_connection_unattended) {
+  const auto threshold = [](std::vector<const char*> arguments) {
+    return accepted(parse(std::move(arguments))).lane_threshold();
+  };
+  EXPECT_EQ(threshold({"--workers", "2"}), 50us);
+  EXPECT_EQ(threshold({"--workers", "2", "--reactor-group", "1"}), 0us);
+  EXPECT_EQ(threshold({"--workers", "2", "--reactor", "io_uring"}), 0us);
+  EXPECT_EQ(threshold({"--workers", "2", "--reactor-threads", "1"}), 50us);
+  EXPECT_EQ(threshold({"--workers", "2", "--reactor", "io_uring", "--reactor-threads", "1"}), 50us);
+  EXPECT_EQ(threshold({"--workers", "2", "--executor", "asio-pool"}), 0us);
+}
+
 TEST(config, prints_help_in_groups_with_defaults_and_ranges) {
   const parsed result = parse({"--help"});
   EXPECT_EQ(result.line.exit_code, 0);
@@ -314,6 +353,62 @@ TEST(config_sources, a_bad_value_is_told_as_a_flags_with_its_source) {
   EXPECT_NE(refusal_of(parse({"--config", together.path(), "--reactor", "io_uring", "--pin"}))
                 .find("--reactor-group 2: must be 1"),
             std::string::npos);
+}
+
+TEST(config_sources, what_the_executor_would_ignore_is_a_mistake_where_it_was_given) {
+  const std::vector<std::pair<const char*, const char*>> ignored = {
+      {"--reactor-group", "1"},     {"--steal", "random"}, {"--pin", "true"},
+      {"--lane-threshold-us", "0"}, {"--lane-age", "1ms"}, {"--stall-timeout", "10s"}};
+  for (const auto& [flag, value] : ignored) {
+    const std::string told = std::string("bwos-server: ") + flag + " " + value +
+                             ": must be left out with --executor asio-pool";
+    std::vector<const char*> arguments = {"--executor", "asio-pool", flag, value};
+    if (std::string_view(flag) == "--pin") arguments.pop_back();
+    EXPECT_TRUE(refusal_of(parse(arguments)).starts_with(told)) << refusal_of(parse(arguments));
+    const file text(std::string(flag).substr(2) + " = " + value + "\n");
+    const std::string in_file =
+        refusal_of(parse({"--config", text.path(), "--executor=asio-pool"}));
+    EXPECT_TRUE(in_file.starts_with(told)) << in_file;
+    EXPECT_TRUE(in_file.ends_with(std::string(" (") + text.path() + ")\n")) << in_file;
+    EXPECT_EQ(parse({flag, std::string_view(flag) == "--pin" ? "--pin" : value}).line.exit_code,
+              std::nullopt);
+  }
+  const variable executor("BWOS_EXECUTOR", "asio-pool");
+  const variable age("BWOS_LANE_AGE", "1ms");
+  EXPECT_NE(refusal_of(parse({})).find("(BWOS_LANE_AGE)"), std::string::npos);
+}
+
+TEST(config_sources, what_an_io_context_would_ignore_is_a_mistake) {
+  const std::vector<std::pair<const char*, const char*>> ignored = {
+      {"--reactor", "epoll"}, {"--reactor-group", "1"}, {"--reactor-threads", "0"},
+      {"--steal", "random"},  {"--lane-age", "1ms"},    {"--stall-timeout", "10s"}};
+  for (const auto& [flag, value] : ignored) {
+    const std::string told = std::string("bwos-server: ") + flag + " " + value +
+                             ": must be left out with --executor asio-io-context";
+    const std::string said =
+        refusal_of(parse({"--executor", "asio-io-context", "--asio-lane", flag, value}));
+    EXPECT_TRUE(said.starts_with(told)) << said;
+  }
+  EXPECT_NE(refusal_of(parse({"--executor", "asio-io-context", "--pin"})).find("--pin true"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(parse({"--executor", "asio-io-context", "--lane-threshold-us", "5"}))
+                .find("--lane-threshold-us 5: must be left out"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(parse({"--asio-lane"})).find("--asio-lane true: must be left out without"),
+            std::string::npos);
+}
+
+TEST(config_sources, reactor_threads_of_their_own_have_no_groups_and_asio_needs_one) {
+  EXPECT_NE(refusal_of(parse({"--reactor-threads", "1", "--reactor-group", "1"}))
+                .find("--reactor-group 1: must be left out with --reactor-threads"),
+            std::string::npos);
+  EXPECT_EQ(parse({"--reactor-threads", "0", "--reactor-group", "1"}).line.exit_code, std::nullopt);
+  const variable none("BWOS_REACTOR_THREADS", "0");
+  EXPECT_EQ(refusal_of(parse({"--executor", "asio-pool"})),
+            "bwos-server: --reactor-threads 0: must be 1 or more with --executor asio-pool, whose "
+            "threads wait for no sockets (BWOS_REACTOR_THREADS)\n");
+  EXPECT_NE(refusal_of(parse({"--reactor-threads", "65"})).find("0 to 64"), std::string::npos);
+  EXPECT_NE(refusal_of(parse({"--executor", "asio"})).find("bwos|asio-pool"), std::string::npos);
 }
 
 TEST(config_sources, entries_that_are_no_flags_are_named) {

@@ -28,9 +28,10 @@ snapshot filled() {
   what.http_listens = true;
   what.connections = 6;
   what.grpc = grpc_statistics{.started = 9, .ok = 7, .failed = 1, .cancelled = 1, .unserved = 0};
-  what.pool.workers.resize(3);
-  what.pool.workers[2].steal_hit = 5;
-  what.pool.reactor = reactor_kind::epoll;
+  what.pool.emplace().workers.resize(3);
+  what.pool->workers[2].steal_hit = 5;
+  what.executor = "bwos";
+  what.reactor = reactor_kind::epoll;
   what.version = "1.2.3";
   return what;
 }
@@ -52,7 +53,8 @@ TEST(text, is_what_prometheus_reads) {
   EXPECT_EQ(read.value("bwos_http_connections"), 6);
   EXPECT_EQ(read.value("bwos_grpc_ended_total{result=\"ok\"}"), 7);
   EXPECT_EQ(read.value("bwos_pool_steal_hit_total{worker=\"2\"}"), 5);
-  EXPECT_EQ(read.value("bwos_build_info{version=\"1.2.3\",reactor=\"epoll\"}"), 1);
+  EXPECT_EQ(read.value("bwos_build_info{version=\"1.2.3\",executor=\"bwos\",reactor=\"epoll\"}"),
+            1);
 }
 
 TEST(text, has_every_counter_of_the_pool_for_every_worker) {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <bwos/io_threads.hpp>
+#include <stdexcept>
+
+#include "reactor/factory.hpp"
+#include "reactor/io_host.hpp"
+#include "reactor/reactor_threads.hpp"
+#include "reactor/worker_context.hpp"
+
+namespace bwos {
+namespace {
+
+/// What a thread of the executor lends to what it runs.
+struct guest_context : worker_context {
+  std::unique_ptr<std::byte[]> memory;
+};
+
+[[gnu::noinline]] guest_context& this_guest() {
+  thread_local guest_context mine;
+  return mine;
+}
+
+}  // namespace
+
+class io_threads::core final : public io_host {
+ public:
+  core(const options& settings, post_function post, void* executor)
+      : settings_(settings),
+        choice_(choose_reactor(settings.reactor)),
+        post_(post),
+        executor_(executor) {
+    for (unsigned i = 0; i < settings.reactor_threads; ++i) {
+      reactors_.push_back(make_reactor(choice_.kind, false, settings));
+      homes_.push_back(reactors_.back().get());
+    }
+    try {
+      threads_.start();
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+  ~core() {
+    stop();
+    discard_all();
+  }
+  core(const core&) = delete;
+  core& operator=(const core&) = delete;
+
+  void post(continuation& work) noexcept override {
+    if (ended_) {
+      late_.append(work);
+    } else {
+      post_(executor_, work);
+    }
+  }
+  void deliver(continuation_chain ready) noexcept override {
+    while (continuation* const work = ready.take_first()) post_(executor_, *work);
+  }
+  // Nobody waits for the end of all work here.
+  void work_started() noexcept override {}
+  void work_finished() noexcept override {}
+
+  void run(continuation& work) noexcept {
+    guest_context& here = this_guest();
+    if (here.scratch.size() < settings_.receive_bytes) [[unlikely]] {
+      here.memory = std::make_unique_for_overwrite<std::byte[]>(settings_.receive_bytes);
+      here.scratch = {here.memory.get(), settings_.receive_bytes};
+    }
+    here.timers = &homes_.front()->timers;
+    worker_context* const outer = set_current_worker(&here);
+    work.invoke(work, continuation::disposition::run);
+    set_current_worker(outer);
+  }
+
+  void stop() {
+    threads_.stop();
+    threads_.join();
+  }
+
+  [[nodiscard]] const reactor_choice& choice() const noexcept { return choice_; }
+
+ private:
+  /// On one thread, all others have ended.
+  void discard_all() noexcept {
+    ended_ = true;
+    for (;;) {  // ends: what is discarded frees, and posts at most what frees the rest of itself
+      continuation_chain rest = std::exchange(late_, {});
+      for (const auto& each : reactors_) each->drain(rest);
+      if (rest.empty()) return;
+      while (continuation* const work = rest.take_first()) {
+        work->invoke(*work, continuation::disposition::discard);
+      }
+    }
+  }
+
+  const options settings_;
+  const reactor_choice choice_;
+  const post_function post_;
+  void* const executor_;
+  std::vector<std::unique_ptr<reactor>> reactors_;
+  reactor_threads threads_{*this};
+  bool ended_ = false;
+  continuation_chain late_;
+};
+
+io_threads::io_threads(const options& settings, post_function post, void* executor) {
+  settings.validate();
+  if (settings.reactor_threads == 0)
+    throw std::invalid_argument(
+        "bwos::io_threads: options::reactor_threads is 0, must be 1 or more");
+  core_ = std::make_unique<core>(settings, post, executor);
+}
+io_threads::~io_threads() = default;
+void io_threads::run(continuation& work) noexcept {
+  core_->run(work);
+}
+void io_threads::stop() {
+  core_->stop();
+}
+const reactor_choice& io_threads::choice() const noexcept {
+  return core_->choice();
+}
+io_host& io_threads::host() noexcept {
+  return *core_;
+}
+
+}  // namespace bwos

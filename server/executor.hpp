@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bwos/continuation.hpp>
+#include <bwos/lane.hpp>
+#include <bwos/pool.hpp>
+#include <bwos/waiter.hpp>
+#include <coroutine>
+
+namespace bwos::server {
+
+/// Where handlers run, as connections and gRPC calls see it. Its calls are virtual: none of them is
+/// on the way of an ordinary HTTP request, which its reactor brings to a worker without being asked
+/// to. All members: any thread.
+class executor {
+ public:
+  executor() = default;
+  executor(const executor&) = delete;
+  executor& operator=(const executor&) = delete;
+
+  virtual void post(continuation& work) noexcept = 0;
+  /// Behind what is ready, for a continuation that has used its share of time.
+  virtual void yield(continuation& work) noexcept = 0;
+  /// For long work; `place` is the executor's until `work` is invoked. One without a lane posts it.
+  virtual void post_long(continuation& work, lane_entry& place) noexcept = 0;
+
+  /// Awaitables: the coroutine goes on through yield(work) or post_long(work).
+  [[nodiscard]] auto yield() noexcept;
+  [[nodiscard]] auto lane() noexcept;
+
+ protected:
+  ~executor() = default;
+
+ private:
+  struct yield_awaiter;
+  struct lane_awaiter;
+};
+
+struct executor::yield_awaiter : coroutine_waiter {
+  explicit yield_awaiter(executor& where) noexcept : where_(where) {}
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
+    set(waiting);
+    where_.yield(*this);
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  executor& where_;
+};
+
+struct executor::lane_awaiter : coroutine_waiter {
+  explicit lane_awaiter(executor& where) noexcept : where_(where) {}
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
+    set(waiting);
+    where_.post_long(*this, place_);
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  executor& where_;
+  lane_entry place_;
+};
+
+inline auto executor::yield() noexcept {
+  return yield_awaiter(*this);
+}
+inline auto executor::lane() noexcept {
+  return lane_awaiter(*this);
+}
+
+/// A pool of ours.
+class pool_executor final : public executor {
+ public:
+  explicit pool_executor(pool& workers) noexcept : workers_(workers) {}
+  using executor::yield;
+  void post(continuation& work) noexcept override { workers_.post(work); }
+  void yield(continuation& work) noexcept override { workers_.yield(work); }
+  void post_long(continuation& work, lane_entry& place) noexcept override {
+    workers_.post_long(work, place);
+  }
+
+ private:
+  pool& workers_;
+};
+
+}  // namespace bwos::server

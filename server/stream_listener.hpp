@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bwos/stream.hpp>
+#include <string>
+#include <utility>
+
+#include "runtime.hpp"
+
+namespace bwos::server {
+
+/// HTTP on sockets of ours.
+class stream_listener final : public http_listener {
+ public:
+  /// `where`: a pool or io_threads.
+  template <class Where>
+  stream_listener(Where& where, const std::string& address, int backlog)
+      : sockets_(where, address, backlog) {}
+
+  [[nodiscard]] std::string address() const override { return sockets_.address(); }
+  void start(const http1::context& shared, std::size_t connections_max) override {
+    sockets_.start(
+        [&shared](stream peer) { return http1::serve(std::move(peer), shared); }, connections_max,
+        [&shared](stream peer) { return http1::refuse(std::move(peer), shared); }, refusals_max);
+  }
+  void close() noexcept override { sockets_.close(); }
+  [[nodiscard]] bool closed() const noexcept override { return sockets_.closed(); }
+  void interrupt_connections() noexcept override { sockets_.interrupt_connections(); }
+  [[nodiscard]] std::size_t connections() const noexcept override { return sockets_.connections(); }
+  [[nodiscard]] std::size_t accepted() const noexcept override { return sockets_.accepted(); }
+  [[nodiscard]] std::size_t refused() const noexcept override { return sockets_.refused(); }
+
+ private:
+  listener sockets_;
+};
+
+}  // namespace bwos::server
