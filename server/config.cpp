@@ -306,18 +306,27 @@ std::chrono::microseconds config::lane_threshold() const {
   return std::chrono::microseconds(shared ? 50 : 0);
 }
 
-command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
-                                std::ostream& err) {
-  command_line result;
-  CLI::App app("HTTP/1.1 and gRPC on a work-stealing runtime of BWoS queues", "bwos-server");
-  add_flags(app, result.settings);
-  add_other_flags(app);
+command_line_parser::command_line_parser()
+    : app_(std::make_unique<CLI::App>("HTTP/1.1 and gRPC on a work-stealing runtime of BWoS queues",
+                                      "bwos-server")) {
+  add_flags(*app_, settings_);
+  add_other_flags(*app_);
+}
+
+command_line_parser::~command_line_parser() = default;
+
+command_line command_line_parser::parse(int argc, const char* const* argv, std::ostream& out,
+                                        std::ostream& err) {
+  settings_ = defaults_;
+  CLI::App& app = *app_;
+  command_line result{.settings = defaults_, .exit_code = {}};
   std::vector<given_value> elsewhere;
   try {
     elsewhere = given_elsewhere(app, argc, argv);
     parse_all(app, elsewhere, argc, argv);
-    check_together(result.settings);
-    result.settings.grpc.address = result.settings.grpc_listen;
+    check_together(settings_);
+    settings_.grpc.address = settings_.grpc_listen;
+    result.settings = settings_;
   } catch (const CLI::Success& asked) {
     app.exit(asked, out, err);
     result.exit_code = 0;
@@ -339,6 +348,11 @@ command_line parse_command_line(int argc, const char* const* argv, std::ostream&
     result.exit_code = 2;
   }
   return result;
+}
+
+command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
+                                std::ostream& err) {
+  return command_line_parser().parse(argc, argv, out, err);
 }
 
 const char* version() noexcept {
