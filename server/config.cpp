@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "config_sources.hpp"
+#include "queue_age.hpp"
 #include "units.hpp"
 
 namespace bwos::server {
@@ -160,6 +161,11 @@ void add_flags(CLI::App& app, config& to) {
   limits.number("--work-us-max", to.work_us_max, 0, 60'000'000,
                 "Most that /work?us=N burns, in us; 0: no /work");
 
+  limits.duration(
+      "--queue-age-max", to.queue_age_max, 0ms, 1min,
+      "Requests that come while others have waited longer for a worker get 503, but for "
+      "/healthz, /readyz and /metrics; 0: none does");
+
   group grpc(app, "gRPC limits");
   grpc.bytes("--grpc-message-bytes-max", to.grpc.message_bytes_max, 1, 1 << 30, "Request message");
   grpc.number("--grpc-streams-max", to.grpc.streams_max, 1, 65535,
@@ -197,11 +203,19 @@ void add_flags(CLI::App& app, config& to) {
                              "How; json is an object a line");
 }
 
+/// A timer that goes off on time is up to 2 ms late, one in a busy process a little more.
+constexpr std::chrono::milliseconds queue_age_least{5};
+
 /// What no single flag can see.
 void check_together(const config& parsed) {
   if (parsed.reactor == reactor_kind::io_uring && parsed.reactor_group > 1) {
     throw bad_value("--reactor-group", std::to_string(parsed.reactor_group),
                     "1 with --reactor io_uring: a ring belongs to one worker");
+  }
+  if (parsed.queue_age_max.count() != 0 && parsed.queue_age_max < queue_age_least) {
+    throw bad_value("--queue-age-max", format_duration(parsed.queue_age_max),
+                    "0, or a time from " + format_duration(queue_age_least) +
+                        " to 1m: it is measured in milliseconds");
   }
   if (parsed.http_listen.empty() && parsed.grpc_listen.empty()) {
     throw bad_value("--http-listen", "",
@@ -291,6 +305,7 @@ options config::pool_options() const {
   result.steal = steal;
   result.pin = pin;
   result.lane_age = lane_age;
+  result.queue_age_interval = queue_age_bound::interval(queue_age_max);
   if (reactor_group > 0) {
     result.reactor_group = reactor_group;
   } else {

@@ -42,6 +42,7 @@ struct config {
   std::uint64_t work_us_max = 10'000;
   grpc_options grpc;  ///< Its address is grpc_listen.
 
+  std::chrono::microseconds queue_age_max{0};  ///< 0: requests may wait as long as they must.
   std::chrono::microseconds stall_timeout = std::chrono::seconds(10);  ///< 0: not watched for.
   std::chrono::microseconds drain_delay{0};
   std::chrono::microseconds drain_timeout = std::chrono::seconds(30);

@@ -75,8 +75,10 @@ server::server(const config& settings)
                     .handlers = service_,
                     .metrics = metrics_,
                     .limits = settings_.http,
-                    .times = times_},
+                    .times = times_,
+                    .queue_age = queue_age_},
       pool_(settings_.pool_options()),
+      queue_age_(pool_, settings_.queue_age_max),
       stalls_(pool_, settings_.stall_timeout) {
   service_.work_us_max = settings_.work_us_max;
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };
@@ -134,6 +136,7 @@ void server::write_metrics(std::string& to) const {
     now.accepted = http_->accepted();
     now.refused = http_->refused();
   }
+  if (settings_.queue_age_max.count() != 0) now.queue_age = pool_.queue_age(clock::now());
   if (grpc_) now.grpc = grpc_->statistics();
   now.pool = pool_.statistics();
   now.version = version();

@@ -15,6 +15,7 @@
 #include "grpc/cpp_server.hpp"
 #include "http1/connection.hpp"
 #include "metrics/registry.hpp"
+#include "queue_age.hpp"
 #include "routes.hpp"
 #include "stall_watch.hpp"
 
@@ -78,6 +79,7 @@ class server {
   route_times times_;
   http1::context http_context_;  // connections refer to it until the pool has ended
   pool pool_;
+  queue_age_bound queue_age_;
   stall_watch stalls_;
   std::optional<listener> http_;
   std::optional<grpc_server> grpc_;

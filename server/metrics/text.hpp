@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ struct snapshot {
   std::uint64_t connections = 0;
   std::uint64_t accepted = 0;
   std::uint64_t refused = 0;
+  std::optional<std::chrono::milliseconds> queue_age;  ///< Where it is measured.
   std::optional<grpc_statistics> grpc;
   pool_statistics pool;
   std::string_view version;

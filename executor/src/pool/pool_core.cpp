@@ -290,6 +290,20 @@ worker_turn pool_core::turn_of(unsigned index) const noexcept {
           .age = std::chrono::duration_cast<std::chrono::microseconds>(lived * share)};
 }
 
+/// A thief's own counts: having time, it may as well serve what is old elsewhere.
+std::chrono::milliseconds pool_core::queue_age(
+    std::chrono::steady_clock::time_point now) const noexcept {
+  const worker* const here = worker_of(*this);
+  if (here != nullptr && here->home != nullptr) return here->home->age.get(now);
+  std::chrono::milliseconds most{0};
+  for (const reactor* const each : homes_) most = std::max(most, each->age.get(now));
+  return most;
+}
+
+std::chrono::microseconds pool_core::lane_age() const noexcept {
+  return std::chrono::microseconds(long_work.age() / ticks_per_us);
+}
+
 void pool_core::keep(std::shared_ptr<void> what) {
   const std::lock_guard guard(slots_lock_);
   kept_.push_back(std::move(what));

@@ -64,6 +64,7 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   chosen.workers = 2;
   chosen.reactor = GetParam().reactor;
   chosen.reactor_group = GetParam().group;
+  chosen.queue_age_interval = queue_age_bound::interval(std::chrono::minutes(1));
   const service handlers;
   const http_limits limits;
   metrics::registry counters;
@@ -71,11 +72,13 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   pool workers(chosen);
   if (workers.statistics().reactor != chosen.reactor)
     GTEST_SKIP() << workers.statistics().reactor_note;
+  const queue_age_bound queue_age(workers, std::chrono::minutes(1));
   const http1::context shared{.workers = workers,
                               .handlers = handlers,
                               .metrics = counters,
                               .limits = limits,
-                              .times = times};
+                              .times = times,
+                              .queue_age = queue_age};
   listener http(workers, "127.0.0.1:0", 128);
   http.start([&shared](stream peer) { return http1::serve(std::move(peer), shared); }, 1000);
 
