@@ -133,10 +133,13 @@ TEST(lane_age, is_the_oldest_entrys) {
   pool under_test(settings);
   EXPECT_EQ(under_test.lane_age(), 0us);
   std::atomic<bool> hold = true;
+  std::atomic<bool> held = false;
   call blocks([&] {
+    held = true;
     while (hold) std::this_thread::sleep_for(1ms);
   });
   under_test.post(blocks);
+  ASSERT_TRUE(eventually([&] { return held.load(); }, 1ms));
   call waits([] {});
   lane_entry place;
   const auto begun = clock::now();
