@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "config_sources.hpp"
+#include "queue_age.hpp"
 #include "units.hpp"
 
 namespace bwos::server {
@@ -173,6 +174,11 @@ void add_flags(CLI::App& app, config& to) {
   limits.number("--work-us-max", to.work_us_max, 0, 60'000'000,
                 "Most that /work?us=N burns, in us; 0: no /work");
 
+  limits.duration(
+      "--queue-age-max", to.queue_age_max, 0ms, 1min,
+      "Requests that come while others have waited longer for a worker get 503, but for "
+      "/healthz, /readyz and /metrics; 0: none does");
+
   group grpc(app, "gRPC limits");
   grpc.bytes("--grpc-message-bytes-max", to.grpc.message_bytes_max, 1, 1 << 30, "Request message");
   grpc.number("--grpc-streams-max", to.grpc.streams_max, 1, 65535,
@@ -210,6 +216,9 @@ void add_flags(CLI::App& app, config& to) {
                              "How; json is an object a line");
 }
 
+/// A timer that goes off on time is up to 2 ms late, one in a busy process a little more.
+constexpr std::chrono::milliseconds queue_age_least{5};
+
 /// Flags that the chosen executor would ignore are mistakes where they were given.
 class refusal {
  public:
@@ -234,6 +243,7 @@ void refuse_what_is_ignored(const CLI::App& app, const config& parsed) {
     refuse("--lane-threshold-us", "it has no lane");
     refuse("--lane-age", "it has no lane");
     refuse("--stall-timeout", "its threads do not tell when they turn");
+    refuse("--queue-age-max", "nobody measures how old its queue is");
   } else if (parsed.executor == executor_kind::asio_io_context) {
     const refusal refuse(app, "--executor asio-io-context");
     refuse("--reactor-threads", "its threads wait for sockets");
@@ -243,6 +253,7 @@ void refuse_what_is_ignored(const CLI::App& app, const config& parsed) {
     refuse("--pin", "its threads are Asio's");
     refuse("--lane-age", "no lane of its has one");
     refuse("--stall-timeout", "its threads do not tell when they turn");
+    refuse("--queue-age-max", "nobody measures how old its queue is");
     if (!parsed.asio_lane) refuse("--lane-threshold-us", "it has a lane with --asio-lane only");
   } else if (parsed.reactor_threads > 0) {
     const refusal refuse(app, "--reactor-threads");
@@ -263,6 +274,11 @@ void check_together(const CLI::App& app, const config& parsed) {
   if (parsed.reactor == reactor_kind::io_uring && parsed.reactor_group > 1) {
     throw bad_value("--reactor-group", std::to_string(parsed.reactor_group),
                     "1 with --reactor io_uring: a ring belongs to one worker");
+  }
+  if (parsed.queue_age_max.count() != 0 && parsed.queue_age_max < queue_age_least) {
+    throw bad_value("--queue-age-max", format_duration(parsed.queue_age_max),
+                    "0, or a time from " + format_duration(queue_age_least) +
+                        " to 1m: it is measured in milliseconds");
   }
   if (parsed.http_listen.empty() && parsed.grpc_listen.empty()) {
     throw bad_value("--http-listen", "",
@@ -354,6 +370,7 @@ options config::pool_options() const {
   const int dedicated = executor == executor_kind::asio_pool ? 1 : 0;
   result.reactor_threads = static_cast<unsigned>(reactor_threads < 0 ? dedicated : reactor_threads);
   result.lane_age = lane_age;
+  result.queue_age_interval = queue_age_bound::interval(queue_age_max);
   if (reactor_group > 0) {
     result.reactor_group = reactor_group;
   } else {
@@ -373,18 +390,27 @@ std::chrono::microseconds config::lane_threshold() const {
   return std::chrono::microseconds(shared ? 50 : 0);
 }
 
-command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
-                                std::ostream& err) {
-  command_line result;
-  CLI::App app("HTTP/1.1 and gRPC on a work-stealing runtime of BWoS queues", "bwos-server");
-  add_flags(app, result.settings);
-  add_other_flags(app);
+command_line_parser::command_line_parser()
+    : app_(std::make_unique<CLI::App>("HTTP/1.1 and gRPC on a work-stealing runtime of BWoS queues",
+                                      "bwos-server")) {
+  add_flags(*app_, settings_);
+  add_other_flags(*app_);
+}
+
+command_line_parser::~command_line_parser() = default;
+
+command_line command_line_parser::parse(int argc, const char* const* argv, std::ostream& out,
+                                        std::ostream& err) {
+  settings_ = defaults_;
+  CLI::App& app = *app_;
+  command_line result{.settings = defaults_, .exit_code = {}};
   std::vector<given_value> elsewhere;
   try {
     elsewhere = given_elsewhere(app, argc, argv);
     parse_all(app, elsewhere, argc, argv);
-    check_together(app, result.settings);
-    result.settings.grpc.address = result.settings.grpc_listen;
+    check_together(app, settings_);
+    settings_.grpc.address = settings_.grpc_listen;
+    result.settings = settings_;
   } catch (const CLI::Success& asked) {
     app.exit(asked, out, err);
     result.exit_code = 0;
@@ -406,6 +432,11 @@ command_line parse_command_line(int argc, const char* const* argv, std::ostream&
     result.exit_code = 2;
   }
   return result;
+}
+
+command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
+                                std::ostream& err) {
+  return command_line_parser().parse(argc, argv, out, err);
 }
 
 const char* version() noexcept {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -12,6 +13,10 @@
 
 #include "grpc/cpp_server.hpp"
 #include "limits.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace bwos::server {
 
@@ -44,6 +49,7 @@ struct config {
   std::uint64_t work_us_max = 10'000;
   grpc_options grpc;  ///< Its address is grpc_listen.
 
+  std::chrono::microseconds queue_age_max{0};  ///< 0: requests may wait as long as they must.
   std::chrono::microseconds stall_timeout = std::chrono::seconds(10);  ///< 0: not watched for.
   std::chrono::microseconds drain_delay{0};
   std::chrono::microseconds drain_timeout = std::chrono::seconds(30);
@@ -62,9 +68,22 @@ struct command_line {
   std::optional<int> exit_code;  ///< Set: say no more and leave with it.
 };
 
-/// Flags go over environment variables, those over the file of --config. What was asked for (as by
-/// --help) goes to `out`; a mistake to `err`, one line with the flag, its value and what is valid,
-/// and exit code 2.
+/// Reads command lines, each from the defaults: for whoever has many. Flags go over environment
+/// variables, those over the file of --config. What was asked for (as by --help) goes to `out`; a
+/// mistake to `err`, one line with the flag, its value and what is valid, and exit code 2.
+class command_line_parser {
+ public:
+  command_line_parser();
+  ~command_line_parser();
+  command_line parse(int argc, const char* const* argv, std::ostream& out, std::ostream& err);
+
+ private:
+  const config defaults_;  // counted once: the number of CPUs lies in files
+  config settings_;        // where the flags write to
+  std::unique_ptr<CLI::App> app_;
+};
+
+/// One command line.
 command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
                                 std::ostream& err);
 

@@ -72,6 +72,7 @@ server::server(const config& settings)
       times_(static_cast<metrics::ticks>(settings_.lane_threshold().count()) *
              metrics_.ticks_per_ms() / 1000),
       runtime_(make_runtime(settings_)),
+      queue_age_(runtime_->workers_of_ours(), settings_.queue_age_max),
       stalls_(runtime_->workers_of_ours(), settings_.stall_timeout) {
   service_.work_us_max = settings_.work_us_max;
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };
@@ -82,7 +83,8 @@ server::server(const config& settings)
                                        .handlers = service_,
                                        .metrics = metrics_,
                                        .limits = settings_.http,
-                                       .times = times_});
+                                       .times = times_,
+                                       .queue_age = queue_age_});
   if (http_) http_->start(*http_context_, connections_max(settings_));
   log_start();
 }
@@ -130,7 +132,10 @@ void server::write_metrics(std::string& to) const {
     now.refused = http_->refused();
   }
   if (grpc_) now.grpc = grpc_->statistics();
-  if (const pool* const ours = runtime_->workers_of_ours()) now.pool = ours->statistics();
+  if (const pool* const ours = runtime_->workers_of_ours()) {
+    now.pool = ours->statistics();
+    if (settings_.queue_age_max.count() != 0) now.queue_age = ours->queue_age(clock::now());
+  }
   const runtime_facts facts = runtime_->facts();
   now.executor = name_of(facts.kind);
   now.reactor = facts.reactor.kind;

@@ -13,6 +13,7 @@
 #include "grpc/cpp_server.hpp"
 #include "http1/connection.hpp"
 #include "metrics/registry.hpp"
+#include "queue_age.hpp"
 #include "routes.hpp"
 #include "runtime.hpp"
 #include "stall_watch.hpp"
@@ -76,6 +77,7 @@ class server {
   route_times times_;
   std::optional<http1::context> http_context_;  // connections refer to it until the runtime ends
   const std::unique_ptr<runtime> runtime_;
+  const queue_age_bound queue_age_;
   stall_watch stalls_;
   std::unique_ptr<http_listener> http_;
   std::optional<grpc_server> grpc_;

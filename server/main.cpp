@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 
@@ -8,6 +13,15 @@
 #include "logging.hpp"
 
 namespace {
+
+/// A standard stream that whoever started us has closed: the next socket would get its number, and
+/// with it what is written there.
+void open_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", O_RDWR) != fd)
+      std::abort();
+  }
+}
 
 int serve(const bwos::server::config& settings) {
   const bwos::server::termination_signals signals;  // first of all: threads inherit what it blocks
@@ -24,6 +38,7 @@ int serve(const bwos::server::config& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   const auto parsed = bwos::server::parse_command_line(argc, argv, std::cout, std::cerr);
   if (parsed.exit_code) return *parsed.exit_code;
   try {

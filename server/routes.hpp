@@ -35,19 +35,20 @@ struct route_entry {
   std::string_view path;
   bool get;    ///< GET and HEAD, else POST.
   bool brief;  ///< Takes no longer than copying the body: the clock need not be read after each.
+  bool vital;  ///< Answered whatever the load.
 };
 
 /// In the order of `route`; `other` stands for every path that is none of these. To add a route: a
 /// name above, a line here, a case in respond().
 inline constexpr std::array<route_entry, 8> routes{{
-    {"/plaintext", true, true},
-    {"/echo", false, true},
-    {"/", true, true},
-    {"/work", true, false},
-    {"/healthz", true, true},
-    {"/readyz", true, true},
-    {"/metrics", true, false},
-    {"other", true, true},
+    {"/plaintext", true, true, false},
+    {"/echo", false, true, false},
+    {"/", true, true, false},
+    {"/work", true, false, false},
+    {"/healthz", true, true, true},
+    {"/readyz", true, true, true},
+    {"/metrics", true, false, true},
+    {"other", true, true, false},
 }};
 
 constexpr route find_route(std::string_view path) noexcept {

@@ -28,6 +28,7 @@ METRICS = [
     ("voluntary_per_request", "switches/req", "{:.3f}"),
     ("server_rss_kib", "RSS KiB", "{:,.0f}"),
     ("bytes_per_connection", "bytes/conn", "{:,.0f}"),
+    ("rss_growth_kib", "grown KiB", "{:,.0f}"),
 ]
 WITH_SPREAD = {"requests_per_s", "server_cpu_us", "p99_us", "bytes_per_connection"}
 RATIOS = [("server_cpu_us", "CPU"), ("p99_us", "p99")]

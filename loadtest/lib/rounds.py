@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lib import calibrate, idle, measure, stats, tools
+from lib import calibrate, idle, measure, soak, stats, tools
 from lib.measure import Failed
 from lib.scenarios import WIDTH_MAX, Cell, Scenario
 from lib.servers import Server
@@ -18,7 +18,8 @@ COLUMNS = [
     "scenario", "round", "order", "cell", "variant", "tool", "seconds", "rate_asked", "requests", "requests_per_s",
     "server_cpu_us", "server_user_us", "server_system_us", "client_cpu_us", "p50_us", "p90_us", "p99_us", "p999_us",
     "max_us", "slow_p50_us", "slow_p99_us", "late_p50_us", "late_p99_us", "late_max_us", "voluntary_per_request",
-    "involuntary_per_request", "server_rss_kib", "bytes_per_connection", "errors", "failed",
+    "involuntary_per_request", "server_rss_kib", "bytes_per_connection",
+    "rss_growth_kib", "errors", "failed",
 ]  # fmt: skip
 
 OTHERS_MAX = 0.15  # guessed: of all CPUs, while calibrating; an idle machine shows about 0.02
@@ -47,6 +48,7 @@ class Measurement:
         self.scenario = scenario
         self.settings = settings
         self.records: list[dict] = []
+        self._folder = folder
         self._raw = folder / "raw"
         self._raw.mkdir()
         self._csv_file = (folder / "runs.csv").open("w", newline="")
@@ -164,6 +166,9 @@ class Measurement:
         if cell.tool == "idle":
             return idle.measure_idle(server, cell.connections)
         settings = self.settings
+        if cell.tool == "soak":
+            samples = self._folder / f"rss-{number:02}-{name}.csv"
+            return soak.measure_soak(server, cell, settings.seconds, samples)
         if cell.tool == "wrk":
             command = tools.wrk_command(cell, server.http_port, settings.seconds)
         elif cell.tool == "ghz":
@@ -206,6 +211,9 @@ class Measurement:
             text += "FAILED: " + record["failed"]
         elif record.get("bytes_per_connection") is not None:
             text += f"{record['bytes_per_connection']:.0f} bytes a connection"
+        elif record.get("rss_growth_kib") is not None:
+            text += f"{record['server_rss_kib']:,.0f} KiB, grown by {record['rss_growth_kib']:,.0f} KiB"
+            text += f", {record['errors']} ERRORS" if record["errors"] else ""
         else:
             text += f"{record['requests_per_s']:,.0f}/s, {record['server_cpu_us']:.2f} us CPU, "
             text += f"p99 {record['p99_us']:,.0f} us" if record["p99_us"] else "no p99"

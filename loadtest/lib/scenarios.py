@@ -23,7 +23,7 @@ class Cell:
     """One load."""
 
     name: str
-    tool: str = "wrk"  # wrk, ghz, bwos-load or idle
+    tool: str = "wrk"  # wrk, ghz, bwos-load, idle or soak
     connections: int = 64
     path: str = "/plaintext"
     script: str = ""  # of wrk, in loadtest/lua
@@ -296,6 +296,25 @@ def _memory() -> Scenario:
     )  # fmt: skip
 
 
+def _soak() -> Scenario:
+    variants = (
+        Variant("bwos-epoll", "bwos-server", ("--workers", "2", "--reactor", "epoll"), needs_grpc=True),
+        Variant("bwos-io_uring", "bwos-server",
+                ("--workers", "2", "--reactor", "io_uring", "--lane-threshold-us", "50"),
+                holds="[io_uring]", needs_grpc=True),
+    )  # fmt: skip
+    return Scenario(
+        "soak",
+        "Does memory grow under mixed load whose connections come and go?",
+        variants,
+        (Cell("mixed", "soak", connections=32),),
+        None,
+        # 1 MiB in the 8 minutes between the second and the last of 10: a leak of 2 bytes for each of 500,000
+        # requests. A guess, above the noise of the allocator's reserves.
+        tuple(Target("rss_growth_kib", each.name, None, 1024, ("mixed",)) for each in variants),
+    )
+
+
 def _grpc() -> Scenario:
     return Scenario(
         "grpc",
@@ -327,6 +346,7 @@ def all_scenarios(cpus: tuple[int, int]) -> dict[str, Scenario]:
         _slow_only(),
         _ten_thousand(),
         _memory(),
+        _soak(),
         _grpc(),
     )  # fmt: skip
     return {scenario.name: scenario for scenario in scenarios}

@@ -7,6 +7,7 @@
 #include "executor.hpp"
 #include "limits.hpp"
 #include "metrics/registry.hpp"
+#include "queue_age.hpp"
 #include "route_times.hpp"
 #include "routes.hpp"
 
@@ -19,6 +20,7 @@ struct context {
   metrics::registry& metrics;
   const http_limits& limits;
   route_times& times;
+  const queue_age_bound& queue_age;
 };
 
 /// Serves one connection until it ends, and closes it. Runs on the threads of the executor, on one

@@ -68,6 +68,13 @@ constexpr bool comes_back(next then) noexcept {
   return then == next::go_on || then == next::lane;
 }
 
+/// To a connection, or a request, more than there is room for.
+constexpr response busy_response() noexcept {
+  response busy = error_response(status::service_unavailable);
+  busy.header = "Retry-After: 1";  // a guess; room comes as soon as anybody leaves
+  return busy;
+}
+
 /// Appends an answer that is not a handler's, and behind which the connection ends.
 void append_last(const response& what, const context& shared, worker_local& worker);
 
@@ -75,9 +82,7 @@ void append_last(const response& what, const context& shared, worker_local& work
 template <class Sockets>
 void send_busy(typename Sockets::socket& peer, const context& shared) {
   worker_local& worker = this_worker();
-  response busy = error_response(status::service_unavailable);
-  busy.header = "Retry-After: 1";  // a guess; places come back as soon as anybody leaves
-  append_last(busy, shared, worker);
+  append_last(busy_response(), shared, worker);
   const sent taken = peer.try_send(worker.output.bytes());
   shared.metrics.here().sent(taken.bytes);
 }
@@ -127,6 +132,8 @@ class connection {
     next then = next::receive;
     std::size_t used = 0;   ///< Bytes of the input.
     unsigned answered = 0;  ///< Requests.
+    bool late = false;      ///< Requests wait too long for a worker.
+    bool shed = false;      ///< The one at hand is turned away for that.
   };
 
   next take_end();
@@ -229,6 +236,7 @@ typename connection<Sockets>::turn connection<Sockets>::answer(std::string_view 
   const clock::time_point now = worker.coarse_now(start, shared_.metrics.ticks_per_ms());
   turn result{.begun = waited_since != 0 ? waited_since : start};
   bool has_request = waited_since != 0;
+  result.late = shared_.queue_age.exceeded(now);
   while (result.then == next::receive && (has_request || result.used < input.size())) {
     if (!has_request && !read_request(input, result, worker)) break;
     has_request = false;
@@ -255,7 +263,10 @@ bool connection<Sockets>::read_request(std::string_view input, turn& result, wor
     return false;
   }
   route_ = find_route(parser_.current().path);
-  if (!shared_.times.is_long(route_)) return true;
+  const bool is_long = shared_.times.is_long(route_);
+  result.shed = !routes[static_cast<std::size_t>(route_)].vital &&
+                (result.late || (is_long && shared_.queue_age.exceeded_in_lane()));
+  if (!is_long || result.shed) return true;
   parser_.hold();
   lane_since_ = result.answered == 0 ? result.begun : metrics::now_ticks();
   result.then = next::lane;
@@ -267,9 +278,10 @@ template <class Sockets>
 void connection<Sockets>::answer_request(bool more, turn& result, worker_local& worker,
                                          clock::time_point now) {
   const request& asked = parser_.current();
-  const bool brief = routes[static_cast<std::size_t>(route_)].brief;
+  const bool brief = result.shed || routes[static_cast<std::size_t>(route_)].brief;
   const metrics::ticks begun = brief ? 0 : metrics::now_ticks();
-  const response reply = respond(route_, asked, shared_.handlers, worker.text);
+  const response reply =
+      result.shed ? busy_response() : respond(route_, asked, shared_.handlers, worker.text);
   if (!brief) shared_.times.note(route_, metrics::now_ticks() - begun);
   // While draining the last whole request of the input is the connection's last.
   const bool keep = parser_.keep_alive() && (more || !shared_.handlers.is_draining());
@@ -283,6 +295,7 @@ void connection<Sockets>::answer_request(bool more, turn& result, worker_local& 
   parser_.release();
 
   shared_.metrics.here().request(route_, reply.code);
+  if (result.shed) shared_.metrics.here().shed();
   ++result.answered;
   const bool look = !brief || result.answered % brief_answers_per_look == 0;
   const metrics::ticks slice =

@@ -58,6 +58,7 @@ totals registry::total() const {
     sum.received_bytes += one->received_bytes_.get();
     sum.sent_bytes += one->sent_bytes_.get();
     sum.out_of_memory += one->out_of_memory_.get();
+    sum.shed += one->shed_.get();
   }
   sum.duration_us_sum = static_cast<double>(duration_ticks) / ticks_per_us_;
   return sum;

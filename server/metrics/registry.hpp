@@ -30,6 +30,7 @@ struct totals {
   std::uint64_t received_bytes = 0;
   std::uint64_t sent_bytes = 0;
   std::uint64_t out_of_memory = 0;  ///< Connections closed because of it.
+  std::uint64_t shed = 0;           ///< Requests turned away: --queue-age-max.
   std::array<std::uint64_t, timeout_names.size()> timeouts{};
 };
 
@@ -68,6 +69,7 @@ class alignas(128) slot {
   void received(std::uint64_t bytes) noexcept { received_bytes_.add(bytes); }
   void sent(std::uint64_t bytes) noexcept { sent_bytes_.add(bytes); }
   void out_of_memory() noexcept { out_of_memory_.add(1); }
+  void shed() noexcept { shed_.add(1); }
   void timed_out(timeout kind) noexcept { timeouts_[static_cast<std::size_t>(kind)].add(1); }
 
  private:
@@ -81,6 +83,7 @@ class alignas(128) slot {
   counter received_bytes_;
   counter sent_bytes_;
   counter out_of_memory_;
+  counter shed_;
   std::array<counter, timeout_names.size()> timeouts_;
 };
 

@@ -88,6 +88,12 @@ void write_http(std::string& to, const snapshot& what) {
   for (std::size_t i = 0; i < timeout_names.size(); ++i) {
     sample(to, timeouts, std::string("kind=\"") + timeout_names[i] + "\"", what.http.timeouts[i]);
   }
+  single(to, "bwos_http_shed_total", "counter", "Requests answered 503: --queue-age-max.",
+         what.http.shed);
+  if (what.queue_age) {
+    single(to, "bwos_queue_age_seconds", "gauge", "How long what runs now has waited for a worker.",
+           static_cast<double>(what.queue_age->count()) / 1e3);
+  }
   if (!what.http_listens) return;
   single(to, "bwos_http_connections", "gauge", "Connections open now.", what.connections);
   single(to, "bwos_http_accepted_total", "counter", "Connections accepted.", what.accepted);

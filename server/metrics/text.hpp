@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,8 +21,9 @@ struct snapshot {
   std::uint64_t connections = 0;
   std::uint64_t accepted = 0;
   std::uint64_t refused = 0;
+  std::optional<std::chrono::milliseconds> queue_age;  ///< Where it is measured.
   std::optional<grpc_statistics> grpc;
-  std::optional<pool_statistics> pool;  ///< Where one of ours is what runs.
+  std::optional<pool_statistics> pool;         ///< Where one of ours is what runs.
   std::optional<std::uint64_t> asio_lane_run;  ///< Where there is such a lane.
   std::string_view executor;
   reactor_kind reactor = reactor_kind::none;

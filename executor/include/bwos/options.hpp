@@ -57,6 +57,9 @@ struct options {
   /// 1 to 10,000,000. Measured on a prototype: 10 ms protect short work a little better, and take
   /// the long work's p99 to 37 ms.
   std::chrono::microseconds lane_age{2000};
+  /// How often each reactor measures pool::queue_age, in milliseconds, 0 to 10,000; 0: it does not.
+  /// Each time wakes a worker.
+  std::chrono::milliseconds queue_age_interval{0};
   /// Bytes that one receive takes from a socket at most (epoll: the scratch buffer of each worker;
   /// io_uring: one of the ring's provided buffers), 1 KiB to 1 MiB.
   std::size_t receive_bytes = 16 * 1024;

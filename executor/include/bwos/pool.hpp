@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <coroutine>
 #include <cstddef>
 #include <memory>
@@ -87,6 +88,14 @@ class pool {
   /// What worker 0 to workers() - 1 is in. Any thread: it costs the worker nothing, so that whoever
   /// wants to know of tasks that do not end may ask at any time.
   [[nodiscard]] worker_turn turn_of(unsigned worker) const noexcept;
+
+  /// How long what is ready has waited until it runs: on a worker, what its own reactor had ready,
+  /// elsewhere the most of all reactors. `now` may be a little late. Any thread; costs two loads.
+  /// Zero unless options::queue_age_interval is set.
+  [[nodiscard]] std::chrono::milliseconds queue_age(
+      std::chrono::steady_clock::time_point now) const noexcept;
+  /// How long the oldest continuation in the lane has waited. Any thread.
+  [[nodiscard]] std::chrono::microseconds lane_age() const noexcept;
 
   /// Awaitable: the coroutine goes on on a worker of this pool, through post().
   [[nodiscard]] auto schedule() noexcept;

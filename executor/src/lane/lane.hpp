@@ -94,6 +94,14 @@ class alignas(cache_line) lane {
     return oldest != 0 && is_of_age(oldest, now_ticks());
   }
 
+  /// How long the oldest entry has waited; 0: there is none.
+  [[nodiscard]] ticks age() const noexcept {
+    // [lane.how_old] relaxed: a measure of what changes all the time. Partner: none, as [lane.age].
+    const ticks oldest = oldest_.load(std::memory_order_relaxed);
+    const ticks now = now_ticks();
+    return oldest == 0 || now <= oldest ? 0 : now - oldest;
+  }
+
   /// For statistics: right at some moment.
   [[nodiscard]] std::size_t depth() const noexcept {
     const std::lock_guard guard(lock_);

@@ -26,6 +26,8 @@ void options::validate() const {
   check("slice_tasks", slice_tasks, 1, 65536);
   check("slice (us)", static_cast<std::uint64_t>(slice.count()), 1, 1'000'000);
   check("lane_age (us)", static_cast<std::uint64_t>(lane_age.count()), 1, 10'000'000);
+  check("queue_age_interval (ms)", static_cast<std::uint64_t>(queue_age_interval.count()), 0,
+        10'000);
   check("receive_bytes", receive_bytes, 1024, 1024 * 1024);
   check("ring_buffers", ring_buffers, 2, 32768, true);
   check("ring_entries", ring_entries, 8, 32768, true);

@@ -63,5 +63,12 @@ pool_statistics pool::statistics() const {
 worker_turn pool::turn_of(unsigned worker) const noexcept {
   return core_->turn_of(worker);
 }
+std::chrono::milliseconds pool::queue_age(
+    std::chrono::steady_clock::time_point now) const noexcept {
+  return core_->queue_age(now);
+}
+std::chrono::microseconds pool::lane_age() const noexcept {
+  return core_->lane_age();
+}
 
 }  // namespace bwos

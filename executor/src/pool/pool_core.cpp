@@ -319,4 +319,18 @@ worker_turn pool_core::turn_of(unsigned index) const noexcept {
           .age = std::chrono::duration_cast<std::chrono::microseconds>(lived * share)};
 }
 
+/// A thief's own counts: having time, it may as well serve what is old elsewhere.
+std::chrono::milliseconds pool_core::queue_age(
+    std::chrono::steady_clock::time_point now) const noexcept {
+  const worker* const here = worker_of(*this);
+  if (here != nullptr && here->home != nullptr) return here->home->age.get(now);
+  std::chrono::milliseconds most{0};
+  for (const reactor* const each : homes_) most = std::max(most, each->age.get(now));
+  return most;
+}
+
+std::chrono::microseconds pool_core::lane_age() const noexcept {
+  return std::chrono::microseconds(long_work.age() / ticks_per_us);
+}
+
 }  // namespace bwos

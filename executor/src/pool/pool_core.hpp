@@ -49,6 +49,9 @@ class pool_core final : public io_host {
   void work_finished() noexcept override;
   [[nodiscard]] pool_statistics statistics() const;
   [[nodiscard]] worker_turn turn_of(unsigned index) const noexcept;
+  [[nodiscard]] std::chrono::milliseconds queue_age(
+      std::chrono::steady_clock::time_point now) const noexcept;
+  [[nodiscard]] std::chrono::microseconds lane_age() const noexcept;
 
   /// Whether this process is a child of fork() of the pool's.
   [[nodiscard]] bool in_child() const noexcept { return fork_generation != born_generation_; }

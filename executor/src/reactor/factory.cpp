@@ -45,8 +45,11 @@ reactor_choice choose_reactor(reactor_kind wanted) {
 }
 
 std::unique_ptr<reactor> make_reactor(reactor_kind kind, bool shared, const options& settings) {
-  if (kind == reactor_kind::io_uring) return make_uring_reactor(settings);
-  return std::make_unique<epoll_reactor>(shared);
+  std::unique_ptr<reactor> made = kind == reactor_kind::io_uring
+                                      ? make_uring_reactor(settings)
+                                      : std::make_unique<epoll_reactor>(shared);
+  if (settings.queue_age_interval.count() > 0) made->age.start(settings.queue_age_interval);
+  return made;
 }
 
 }  // namespace bwos

@@ -21,6 +21,7 @@
 
 #include "base/continuation_chain.hpp"
 #include "reactor/descriptor.hpp"
+#include "reactor/queue_age.hpp"
 #include "timer/timer_service.hpp"
 
 namespace bwos {
@@ -75,6 +76,7 @@ class reactor {
   void drain(continuation_chain& sink);
 
   timer_service timers;
+  queue_age age{timers};
   /// Connections that live here, for the choice of the least loaded: listener.cpp.
   [[nodiscard]] unsigned connections() const noexcept {
     // [reactor.connections] relaxed: a balance, not a limit. Partner: none (statistics).

@@ -24,14 +24,15 @@ def executor_flags(reactor=REACTOR):
 
 
 class Server:
-    """A running bwos-server. Its gRPC side is off unless asked for: most tests are about HTTP."""
+    """A running bwos-server. Its gRPC side is off unless asked for: most tests are about HTTP. `before` runs in its
+    process first. With a `stderr` of the test's there is no log to read, and it is not known which reactor is used."""
 
-    def __init__(self, *flags, grpc=False, reactor=REACTOR):
+    def __init__(self, *flags, grpc=False, reactor=REACTOR, before=None, stderr=None):
         grpc_flags = ["--grpc-listen", "127.0.0.1:0" if grpc else ""]
         self.process = subprocess.Popen(
             [SERVER, "--http-listen", "127.0.0.1:0", "--workers", "2", *executor_flags(reactor), *grpc_flags,
              *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE if stderr is None else stderr, text=True, preexec_fn=before)
         self.log = []
         self._reader = threading.Thread(target=self._read_log)
         self._reader.start()
@@ -42,16 +43,17 @@ class Server:
             raise AssertionError(f"not ready: {self.line!r} {''.join(self.log)}")
         self.address = (match[1], int(match[2]))
         self.grpc_address = match[3]
-        used = self._reactor_used()
-        if reactor == "io_uring" and used != "io_uring":
+        if self.process.stderr is None:
+            return
+        if reactor == "io_uring" and before is None and self.reactor_used() != "io_uring":
             self.kill()
-            raise unittest.SkipTest(f"io_uring: the server uses {used}: {''.join(self.log)}")
+            raise unittest.SkipTest(f"io_uring: the server uses {self.reactor_used()}: {''.join(self.log)}")
 
     def _read_log(self):
-        for line in self.process.stderr:
+        for line in self.process.stderr or ():
             self.log.append(line)
 
-    def _reactor_used(self):
+    def reactor_used(self):
         """From the log, which was written before the line that says it is ready, but may not have been read yet."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
@@ -77,7 +79,8 @@ class Server:
         code = self.process.wait(PATIENCE)
         self._reader.join()
         self.process.stdout.close()
-        self.process.stderr.close()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
         return code
 
     def stop(self):
@@ -87,6 +90,16 @@ class Server:
     def kill(self):
         self.process.kill()
         self.wait()
+
+    def memory(self):
+        """Bytes resident now."""
+        with open(f"/proc/{self.process.pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def metrics(self):
         """Series to value."""

@@ -2,7 +2,6 @@
 """Start, readiness, drain, signals, and what the command line refuses."""
 
 import concurrent.futures
-import os
 import re
 import shutil
 import signal
@@ -178,18 +177,12 @@ class Lifecycle(unittest.TestCase):
             time.sleep(0.3)
             server.signal(signal.SIGTERM)
             until(lambda: refused(server.address))
-            before = self.cpu_seconds(server.process.pid)
+            before = server.cpu_seconds()
             time.sleep(1)
-            self.assertLess(self.cpu_seconds(server.process.pid) - before, 0.5)
+            self.assertLess(server.cpu_seconds() - before, 0.5)
             reader = Reader(deaf)
             self.assertEqual(len(reader.next().body), 900_000)
         self.assertEqual(server.wait(), 0, "".join(server.log))
-
-    @staticmethod
-    def cpu_seconds(pid):
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def test_a_second_signal_ends_at_once(self):
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -3,12 +3,16 @@
 
 import os
 import resource
+import selectors
 import socket
+import statistics
 import time
 import unittest
 
-from harness import Reader, ServerTest, is_silent, read_response, reset
+from harness import PATIENCE, Reader, ServerTest, is_silent, read_response, reset
 
+# What a process may grow by without holding anything for its peers: buffers of its threads, the allocator's reserves.
+MEMORY_NOISE = 48 << 20
 PLAINTEXT = b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -114,6 +118,91 @@ class Timeouts(ServerTest):
             self.assertGreaterEqual(time.monotonic() - begun, 1)
         self.assertEqual(self.timeouts("write"), count + 1)
 
+    def test_peers_that_pipeline_for_ever_and_never_read_cost_little_memory(self):
+        count = self.timeouts("write")
+        before = self.server.memory()
+        peers = [self.server.connect(small_buffers=True) for _ in range(20)]
+        for s in peers:
+            s.setblocking(False)
+        requests = PLAINTEXT * 1000
+        most = sent = 0
+        end = time.monotonic() + PATIENCE
+        while peers:
+            self.assertLess(time.monotonic(), end, "they were not ended")
+            for s in list(peers):
+                try:
+                    sent += s.send(requests[sent % len(PLAINTEXT):])
+                except BlockingIOError:
+                    pass
+                except ConnectionError:
+                    s.close()
+                    peers.remove(s)
+            most = max(most, self.server.memory())
+            time.sleep(0.01)
+        self.assertEqual(self.timeouts("write"), count + 20)
+        self.assertLess(most - before, MEMORY_NOISE)
+
+
+class Slowloris(ServerTest):
+    FLAGS = ("--header-timeout", "4s", "--connections-max", "6000", "--backlog", "6000")
+    PEERS = 5000
+
+    def setUp(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        self.peers = min(self.PEERS, hard - 300)
+        if self.peers < self.PEERS:
+            print(f"only {self.peers} connections: RLIMIT_NOFILE is {hard}", end=" ", flush=True)
+
+    def test_peers_that_drip_their_headers_leave_the_others_served(self):
+        drip = b"GET /plaintext HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 1000
+        timeouts = self.server.metrics()['bwos_http_timeouts_total{kind="header"}']
+        slow = [self.server.connect() for _ in range(self.peers)]
+        began, ended = {}, {}
+        with self.server.connect() as ordinary, selectors.DefaultSelector() as ready:
+            for s in slow:
+                s.setblocking(False)
+                ready.register(s, selectors.EVENT_READ)
+            latencies = []
+            sent, at = 0, 0
+            end = time.monotonic() + 2 * PATIENCE
+            while len(ended) < len(slow):
+                self.assertLess(time.monotonic(), end, f"{len(slow) - len(ended)} peers were not ended")
+                for _ in range(100):  # a byte from each of some, in turn
+                    s = slow[at]
+                    if s not in ended:
+                        try:
+                            s.send(drip[sent:sent + 1])
+                        except ConnectionError:
+                            pass  # it has been answered
+                        began.setdefault(s, time.monotonic())
+                    at += 1
+                    if at == len(slow):
+                        at = 0
+                        sent += 1
+                for key, _ in ready.select(0):
+                    s = key.fileobj
+                    ready.unregister(s)
+                    ended[s] = time.monotonic()
+                    reader = Reader(s)
+                    response = reader.next()
+                    self.assertEqual((response.status, response.closes), (408, True))
+                begun = time.monotonic()
+                ordinary.sendall(PLAINTEXT)
+                self.assertEqual(read_response(ordinary).status, 200)
+                latencies.append(time.monotonic() - begun)
+                with self.server.connect() as new:  # and who comes new is
+                    new.sendall(PLAINTEXT)
+                    self.assertEqual(read_response(new).status, 200)
+        for s in slow:
+            self.assertGreaterEqual(ended[s] - began[s], 4 - 0.01)
+            s.close()
+        # Not a measure of speed: it is what a peer calls being served.
+        self.assertLess(statistics.median(latencies), 0.25)
+        now = self.server.metrics()['bwos_http_timeouts_total{kind="header"}']
+        self.assertEqual(now - timeouts, len(slow))
+
 
 class Peers(ServerTest):
     FLAGS = ("--connections-max", "50")
@@ -161,6 +250,94 @@ class Peers(ServerTest):
                     reset(s)
         self.server.until_metric("bwos_http_connections", 1)
         self.assertEqual(timeouts(), before, "a connection was ended by its timeout, not by its peer's reset")
+
+    def send_until_refused(self, s, pieces):
+        """What it came to: bytes sent, and the answer."""
+        s.setblocking(False)
+        sent = 0
+        rest = b""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            rest = rest or next(pieces)
+            try:
+                count = s.send(rest)
+                rest = rest[count:]
+                sent += count
+            except BlockingIOError:
+                time.sleep(0.001)
+            except ConnectionError:
+                break
+        else:
+            self.fail(f"{sent} bytes were sent, and the connection is open yet")
+        return sent
+
+    def refuse_endless(self, head, pieces):
+        """A body of a GiB, or without an end: 413, long before that."""
+        before = self.server.memory()
+        received = self.server.metrics()["bwos_http_received_bytes_total"]
+        for read_first in (True, False):
+            with self.server.connect() as s:
+                s.sendall(head)
+                endless = pieces()
+                if read_first:
+                    while is_silent(s, 0):
+                        s.sendall(next(endless))
+                    response = read_response(s)
+                    self.assertEqual((response.status, response.closes), (413, True))
+                sent = self.send_until_refused(s, endless)
+                self.assertLess(sent, 64 << 20)  # what it drops before it closes, and the sockets' buffers
+        self.assertLess(self.server.memory() - before, MEMORY_NOISE)
+        # Parsed: up to the limit. What is dropped afterwards does not count.
+        taken = self.server.metrics()["bwos_http_received_bytes_total"] - received
+        self.assertLess(taken, 2 * (1 << 20) + (1 << 19))
+
+    def test_a_body_of_a_gib_is_refused_by_its_length(self):
+        head = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (1 << 30)
+        received = self.server.metrics()["bwos_http_received_bytes_total"]
+        with self.server.connect() as s:
+            s.sendall(head)  # nothing of the body
+            self.assertEqual(read_response(s).status, 413)
+        self.assertLess(self.server.metrics()["bwos_http_received_bytes_total"] - received, 1000)
+        self.refuse_endless(head, lambda: iter(lambda: b"x" * 65536, None))
+
+    def test_a_body_without_end_is_refused_at_the_limit(self):
+        head = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        for size in (65536, 100):
+            chunk = b"%x\r\n" % size + b"x" * size + b"\r\n"
+            pieces = chunk * (65536 // size)
+            self.refuse_endless(head, lambda data=pieces: iter(lambda: data, None))
+
+    def test_a_reset_after_each_byte_of_a_request_and_of_an_answer(self):
+        timeouts = sum(value for series, value in self.server.metrics().items() if "timeouts" in series)
+        chunked = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x\r\nhello\r\n0\r\n\r\n"
+        slow = b"GET /work?us=5000 HTTP/1.1\r\nHost: a\r\n\r\n"
+        for request in (echo(20), chunked, slow):
+            for size in range(len(request) + 1):
+                for pause in (0, 0.002):  # before the server has seen it, and after
+                    s = self.server.connect()
+                    try:
+                        s.sendall(request[:size])
+                        time.sleep(pause)
+                    except ConnectionError:
+                        pass  # for the moment there were too many
+                    reset(s)
+        for size in range(0, 300_000, 9_973):  # so far into the answer, the rest of which is on its way or waits
+            s = self.server.connect(small_buffers=True)
+            try:
+                s.sendall(echo(300_000))
+                while size > 0:
+                    size -= len(s.recv(size))
+            except ConnectionError:
+                pass
+            reset(s)
+        for _ in range(10):  # at work, with more to do
+            s = self.server.connect()
+            s.sendall(slow * 20)
+            s.recv(1)
+            reset(s)
+        self.server.until_metric("bwos_http_connections", 1)
+        self.assertEqual(sum(value for series, value in self.server.metrics().items() if "timeouts" in series),
+                         timeouts)
 
     def test_peers_that_close_at_once_leave_nothing_behind(self):
         for _ in range(500):

@@ -70,6 +70,7 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   chosen.reactor = GetParam().reactor;
   chosen.reactor_group = GetParam().group;
   chosen.reactor_threads = GetParam().reactor_threads;
+  if (chosen.executor == executor_kind::bwos) chosen.queue_age_max = std::chrono::minutes(1);
   const service handlers;
   const http_limits limits;
   metrics::registry counters;
@@ -77,11 +78,13 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   const std::unique_ptr<runtime> running = make_runtime(chosen);
   if (running->facts().reactor.kind != chosen.reactor)
     GTEST_SKIP() << running->facts().reactor.note;
+  const queue_age_bound queue_age(running->workers_of_ours(), chosen.queue_age_max);
   const http1::context shared{.workers = running->workers(),
                               .handlers = handlers,
                               .metrics = counters,
                               .limits = limits,
-                              .times = times};
+                              .times = times,
+                              .queue_age = queue_age};
   const std::unique_ptr<http_listener> http = running->listen("127.0.0.1:0", 128);
   http->start(shared, 1000);
 

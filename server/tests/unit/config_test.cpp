@@ -41,6 +41,8 @@ TEST(config, listens_on_loopback_unless_told_otherwise) {
   const config& defaults = accepted(result);
   EXPECT_EQ(defaults.http_listen, "127.0.0.1:8080");
   EXPECT_EQ(defaults.grpc.address, "127.0.0.1:50051");
+  EXPECT_EQ(defaults.queue_age_max, 0s);
+  EXPECT_EQ(defaults.pool_options().queue_age_interval, 0s);
   EXPECT_EQ(defaults.stall_timeout, 10s);
   EXPECT_EQ(defaults.log_format, log_format::text);
   EXPECT_EQ(defaults.drain_delay, 0s);
@@ -94,6 +96,8 @@ TEST(config, reads_every_flag) {
                                "3s",
                                "--write-timeout",
                                "4s",
+                               "--queue-age-max",
+                               "50ms",
                                "--stall-timeout",
                                "7s",
                                "--drain-delay",
@@ -128,6 +132,8 @@ TEST(config, reads_every_flag) {
   EXPECT_EQ(all.http.header_timeout, 2s);
   EXPECT_EQ(all.http.body_timeout, 3s);
   EXPECT_EQ(all.http.write_timeout, 4s);
+  EXPECT_EQ(all.queue_age_max, 50ms);
+  EXPECT_EQ(all.pool_options().queue_age_interval, 12ms);
   EXPECT_EQ(all.stall_timeout, 7s);
   EXPECT_EQ(all.drain_delay, 5s);
   EXPECT_EQ(all.http.drain_idle, 6s);
@@ -163,6 +169,8 @@ TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
       {{"--log-level", "loud"}, {"--log-level loud", "trace|debug|info|warn|error|off"}},
       {{"--log-format", "xml"}, {"--log-format xml", "text|json"}},
       {{"--stall-timeout", "10"}, {"--stall-timeout 10", "0 to 24h"}},
+      {{"--queue-age-max", "2m"}, {"--queue-age-max 2m", "0 to 1m"}},
+      {{"--queue-age-max", "4999us"}, {"--queue-age-max 4999us", "5ms to 1m"}},
       {{"--drain-delay", "-1s"}, {"--drain-delay -1s", "0 to 24h"}},
       {{"--drain-idle", "1d"}, {"--drain-idle 1d", "0 to 24h"}},
       {{"--pin=maybe"}, {"--pin maybe", "true or false"}},
@@ -358,7 +366,8 @@ TEST(config_sources, a_bad_value_is_told_as_a_flags_with_its_source) {
 TEST(config_sources, what_the_executor_would_ignore_is_a_mistake_where_it_was_given) {
   const std::vector<std::pair<const char*, const char*>> ignored = {
       {"--reactor-group", "1"},     {"--steal", "random"}, {"--pin", "true"},
-      {"--lane-threshold-us", "0"}, {"--lane-age", "1ms"}, {"--stall-timeout", "10s"}};
+      {"--lane-threshold-us", "0"}, {"--lane-age", "1ms"}, {"--stall-timeout", "10s"},
+      {"--queue-age-max", "50ms"}};
   for (const auto& [flag, value] : ignored) {
     const std::string told = std::string("bwos-server: ") + flag + " " + value +
                              ": must be left out with --executor asio-pool";
@@ -380,8 +389,9 @@ TEST(config_sources, what_the_executor_would_ignore_is_a_mistake_where_it_was_gi
 
 TEST(config_sources, what_an_io_context_would_ignore_is_a_mistake) {
   const std::vector<std::pair<const char*, const char*>> ignored = {
-      {"--reactor", "epoll"}, {"--reactor-group", "1"}, {"--reactor-threads", "0"},
-      {"--steal", "random"},  {"--lane-age", "1ms"},    {"--stall-timeout", "10s"}};
+      {"--reactor", "epoll"},     {"--reactor-group", "1"}, {"--reactor-threads", "0"},
+      {"--steal", "random"},      {"--lane-age", "1ms"},    {"--stall-timeout", "10s"},
+      {"--queue-age-max", "50ms"}};
   for (const auto& [flag, value] : ignored) {
     const std::string told = std::string("bwos-server: ") + flag + " " + value +
                              ": must be left out with --executor asio-io-context";

@@ -25,6 +25,8 @@ snapshot filled() {
   what.http.duration_us_sum = 123456.5;
   what.http.received_bytes = 12345678901234567;
   what.http.timeouts[static_cast<std::size_t>(timeout::body)] = 4;
+  what.http.shed = 8;
+  what.queue_age = std::chrono::milliseconds(25);
   what.http_listens = true;
   what.connections = 6;
   what.grpc = grpc_statistics{.started = 9, .ok = 7, .failed = 1, .cancelled = 1, .unserved = 0};
@@ -50,6 +52,8 @@ TEST(text, is_what_prometheus_reads) {
   EXPECT_DOUBLE_EQ(read.value("bwos_http_request_duration_seconds_sum"), 0.1234565);
   EXPECT_NE(text.find("bwos_http_received_bytes_total 12345678901234567\n"), std::string::npos);
   EXPECT_EQ(read.value("bwos_http_timeouts_total{kind=\"body\"}"), 4);
+  EXPECT_EQ(read.value("bwos_http_shed_total"), 8);
+  EXPECT_DOUBLE_EQ(read.value("bwos_queue_age_seconds"), 0.025);
   EXPECT_EQ(read.value("bwos_http_connections"), 6);
   EXPECT_EQ(read.value("bwos_grpc_ended_total{result=\"ok\"}"), 7);
   EXPECT_EQ(read.value("bwos_pool_steal_hit_total{worker=\"2\"}"), 5);

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the machine refuses: io_uring, descriptors, a place for the log."""
+
+import ctypes
+import os
+import resource
+import struct
+import time
+import unittest
+
+from harness import PATIENCE, REACTOR, Server, is_silent, read_response
+
+PLAINTEXT = b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def refuse_io_uring():
+    """From here on io_uring_setup fails with EPERM, as under a container's seccomp profile. An ordinary user may."""
+    load, jump_if_equal, give = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
+    io_uring_setup, refused, allowed = 425, 0x00050000 | 1, 0x7FFF0000  # one number on all architectures; ERRNO|EPERM
+    code = b"".join(struct.pack("HBBI", *each) for each in (
+        (load, 0, 0, 0), (jump_if_equal, 0, 1, io_uring_setup), (give, 0, 0, refused), (give, 0, 0, allowed)))
+    held = ctypes.create_string_buffer(code)
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(held)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    no_new_privs, seccomp, filtered = 38, 22, 2
+    for arguments in ((no_new_privs, 1, 0, 0, 0), (seccomp, filtered, program, 0, 0)):
+        if libc.prctl(*(each if each is program else ctypes.c_ulong(each) for each in arguments)) != 0:
+            raise OSError(ctypes.get_errno(), "prctl")
+
+
+class Faults(unittest.TestCase):
+    def serve(self, *flags, **options):
+        server = Server(*flags, **options)
+        self.addCleanup(lambda: server.process.poll() is None and server.kill())
+        return server
+
+    def ask(self, server, request=PLAINTEXT):
+        with server.connect() as s:
+            s.sendall(request)
+            return read_response(s)
+
+    def test_io_uring_refused_falls_back_with_one_warning_that_names_the_errno(self):
+        server = self.serve(reactor="io_uring", before=refuse_io_uring)
+        self.assertEqual(server.reactor_used(), "epoll")
+        self.assertEqual(self.ask(server).status, 200)
+        self.assertEqual(server.stop(), 0)
+        warnings = [line for line in server.log if "[warning]" in line]
+        self.assertEqual(len(warnings), 1, server.log)
+        self.assertRegex(warnings[0], r"epoll, because io_uring was asked for .*\(EPERM 1\)")
+
+        silent = self.serve(reactor="auto", before=refuse_io_uring)
+        self.assertEqual(silent.reactor_used(), "epoll")
+        self.assertEqual(self.ask(silent).status, 200)
+        self.assertEqual(silent.stop(), 0)
+        self.assertEqual([line for line in silent.log if "[warning]" in line], [])
+
+    def test_descriptors_exhausted_then_freed(self):
+        def few():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+
+        server = self.serve("--connections-max", "10000", before=few)
+        if REACTOR == "io_uring" and server.reactor_used() != REACTOR:
+            self.skipTest(f"io_uring: {server.log}")
+        first = server.connect()
+        sockets = [server.connect() for _ in range(150)]
+        for s in (first, *sockets):
+            s.sendall(PLAINTEXT)
+        self.assertEqual(read_response(first).status, 200)
+        time.sleep(0.5)
+        answered = [s for s in sockets if not is_silent(s, 0)]
+        waiting = [s for s in sockets if s not in answered]
+        self.assertGreater(len(answered), 40)
+        self.assertGreater(len(waiting), 40)
+        before = server.cpu_seconds()
+        time.sleep(2)
+        self.assertLess(server.cpu_seconds() - before, 0.5, "it spins while it is starved")
+        first.sendall(PLAINTEXT)  # who is in is served
+        self.assertEqual(read_response(first).status, 200)
+        for s in answered:
+            self.assertEqual(read_response(s).status, 200)
+            s.close()
+        for s in waiting:  # their turn, by as many as leave
+            self.assertEqual(read_response(s).status, 200)
+            s.close()
+        first.close()
+        server.until_metric("bwos_http_connections", 1)
+        self.assertEqual(server.metrics()["bwos_http_refused_total"], 0)
+        self.assertEqual(server.stop(), 0)
+
+    def provoke_a_warning(self, server):
+        with server.connect() as busy:
+            busy.sendall(b"GET /work?us=500000 HTTP/1.1\r\nHost: a\r\n\r\n")
+            self.assertEqual(read_response(busy).status, 200)
+
+    def check_it_serves_without_a_log(self, **options):
+        flags = ("--stall-timeout", "100ms", "--work-us-max", "1000000", "--workers", "1")
+        server = self.serve(*flags, **options)
+        with server.connect() as s:
+            for _ in range(3):
+                self.provoke_a_warning(server)
+                s.sendall(PLAINTEXT)
+                self.assertEqual(read_response(s).body, b"Hello, World!")
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_full_disk_under_the_log(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            self.check_it_serves_without_a_log(stderr=full)
+
+    def test_nobody_reads_the_log_any_more(self):
+        read, write = os.pipe()
+        os.close(read)
+        with open(write, "w", encoding="ascii") as pipe:
+            self.check_it_serves_without_a_log(stderr=pipe)
+
+    def test_stderr_closed(self):
+        """Where no file is, the next one opened would be: a peer's socket that then gets the log."""
+        with open(os.devnull, "w", encoding="ascii") as replaced:
+            self.check_it_serves_without_a_log(stderr=replaced, before=lambda: os.close(2))
+            server = self.serve(stderr=replaced, before=lambda: os.close(2))
+        self.assertEqual(os.readlink(f"/proc/{server.process.pid}/fd/2"), os.devnull)
+        self.assertEqual(server.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
