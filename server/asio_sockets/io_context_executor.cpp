@@ -76,7 +76,7 @@ awaitable<void> io_context_executor::lane() {
 
 std::optional<std::uint64_t> io_context_executor::lane_run() const noexcept {
   if (!lane_) return std::nullopt;
-  // [lane.read] relaxed: as above. Partner: none (statistics).
+  // [lane.read] relaxed: a number to show. Partner: none (statistics).
   return lane_run_.load(std::memory_order_relaxed);
 }
 

@@ -17,10 +17,10 @@
 namespace bwos::server::asio_sockets {
 
 /// Coroutines as Asio's users write them: asio::awaitable. Measured (one thread, /plaintext, 64 and
-/// 256 connections): 1.02 of the CPU of loadtest/peers/asio_coro, which parses next to nothing;
-/// most of the rest is the C library's, whose recv and send cost more where a process has other
-/// threads. The executor by its own type: the default, any_io_executor, would be asked at every
-/// step what it is.
+/// 256 connections): 1.02 and 1.01 times the CPU of loadtest/peers/asio_coro, which parses next to
+/// nothing. The C library alone makes 1.016: its recv and send cost more where a process has a
+/// second thread, even an idle one. The executor by its own type: the default, any_io_executor,
+/// would be asked at every step what it is.
 using io_executor = asio::io_context::executor_type;
 template <class T>
 using awaitable = asio::awaitable<T, io_executor>;

@@ -6,10 +6,13 @@
 namespace bwos::server::asio_sockets {
 
 socket_state::socket_state(io_context_executor& where, tcp_socket socket)
-    : where_(where), socket_(std::move(socket)), timer_(where.context()) {}
+    : where_(where),
+      alone_(where.one_thread()),
+      socket_(std::move(socket)),
+      timer_(where.context()) {}
 
 std::unique_lock<std::mutex> socket_state::guard() {
-  return where_.one_thread() ? std::unique_lock<std::mutex>() : std::unique_lock(lock_);
+  return alone_ ? std::unique_lock<std::mutex>() : std::unique_lock(lock_);
 }
 
 /// `start` starts the operation. Its handler, and what that resumes, may run elsewhere at once, but
@@ -86,10 +89,9 @@ awaitable<received> stream::receive() {
   return asio::async_initiate<decltype(use_awaitable), void(received)>(
       [state = state_.get()]<class Handler>(Handler handler) {
         state->begin(socket_state::wait_for::bytes, [&] {
-          state->socket_.async_read_some(
-              asio::buffer(state->buffer_),
-              socket_state::on_end<received, Handler>{*state, &socket_state::end_receive,
-                                                      std::move(handler)});
+          state->socket_.async_read_some(asio::buffer(state->buffer_),
+                                         socket_state::on_end<&socket_state::end_receive, Handler>{
+                                             *state, std::move(handler)});
         });
       },
       use_awaitable);
@@ -99,9 +101,9 @@ awaitable<sent> stream::send_some(std::span<const std::byte> bytes) {
   return asio::async_initiate<decltype(use_awaitable), void(sent)>(
       [state = state_.get(), bytes]<class Handler>(Handler handler) {
         state->begin(socket_state::wait_for::room, [&] {
-          state->socket_.async_write_some(asio::buffer(bytes.data(), bytes.size()),
-                                          socket_state::on_end<sent, Handler>{
-                                              *state, &socket_state::end_send, std::move(handler)});
+          state->socket_.async_write_some(
+              asio::buffer(bytes.data(), bytes.size()),
+              socket_state::on_end<&socket_state::end_send, Handler>{*state, std::move(handler)});
         });
       },
       use_awaitable);

@@ -61,7 +61,7 @@ class socket_state : public std::enable_shared_from_this<socket_state> {
   friend class stream;
   enum class wait_for : std::uint8_t { nothing, bytes, room };
 
-  template <class Result, class Handler>
+  template <auto Take, class Handler>
   struct on_end;
 
   [[nodiscard]] std::unique_lock<std::mutex> guard();
@@ -75,6 +75,7 @@ class socket_state : public std::enable_shared_from_this<socket_state> {
   void close() noexcept;
 
   io_context_executor& where_;
+  const bool alone_;  // on one thread: lock_ is left out
   std::mutex lock_;
   tcp_socket socket_;
   asio::basic_waitable_timer<clock, asio::wait_traits<clock>, io_executor> timer_;
@@ -87,7 +88,7 @@ class socket_state : public std::enable_shared_from_this<socket_state> {
 };
 
 /// Handler of an operation: ends the wait, and hands on what it gave.
-template <class Result, class Handler>
+template <auto Take, class Handler>
 struct socket_state::on_end {
   using executor_type = asio::associated_executor_t<Handler>;
   using allocator_type = asio::associated_allocator_t<Handler>;
@@ -99,11 +100,10 @@ struct socket_state::on_end {
     return asio::get_associated_allocator(handler);
   }
   void operator()(std::error_code error, std::size_t bytes) {
-    std::move(handler)((state.*take)(error, bytes));
+    std::move(handler)((state.*Take)(error, bytes));
   }
 
   socket_state& state;
-  Result (socket_state::*take)(std::error_code, std::size_t) noexcept;
   Handler handler;
 };
 
