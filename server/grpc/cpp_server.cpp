@@ -35,9 +35,10 @@ using std::chrono::system_clock;
 /// reflection stream) and for peers to take their GOAWAY, once our own calls have ended. A guess: a
 /// round trip anywhere.
 constexpr std::chrono::milliseconds other_streams_grace{250};
-/// How long peers get to take the GOAWAY before the shutdown, which cancels calls that are on their
-/// way. The same guess.
+/// The shutdown cancels calls that are on their way. It comes when so long after the GOAWAY no call
+/// has come, the same guess, or for peers that pay no heed when goaway_patience is over.
 constexpr std::chrono::milliseconds goaway_grace{250};
+constexpr std::chrono::seconds goaway_patience{5};
 
 void in_range(const char* name, std::size_t value, std::size_t low, std::size_t high) {
   if (value >= low && value <= high) return;
@@ -223,7 +224,12 @@ void grpc_server::core::send_peers_away(steady_clock::time_point deadline) {
   ignore_new_connections_to(bound.port);
   if (!goaways_can_be_sent()) return;
   send_goaways(*server);
-  std::this_thread::sleep_until(std::min(deadline, steady_clock::now() + goaway_grace));
+  const auto end = std::min(deadline, steady_clock::now() + goaway_patience);
+  std::uint64_t before = 0;
+  do {
+    before = counters::read(count.started);
+    std::this_thread::sleep_until(std::min(end, steady_clock::now() + goaway_grace));
+  } while (counters::read(count.started) != before && steady_clock::now() < end);
 }
 
 grpc_server::grpc_server(executor& workers, const grpc_options& settings) {

@@ -2,6 +2,8 @@
 """Start, readiness, drain, signals, and what the command line refuses."""
 
 import concurrent.futures
+import os
+import pathlib
 import re
 import shutil
 import signal
@@ -51,11 +53,11 @@ class Lifecycle(unittest.TestCase):
     def test_it_says_what_runs(self):
         kind = FLAGS[FLAGS.index("--executor") + 1] if "--executor" in FLAGS else "bwos"
         server = self.serve()
-        self.assertTrue(any(f"executor {kind}, 2 workers" in line for line in server.log), server.log)
+        until(lambda: any(f"executor {kind}, 2 workers" in line for line in server.log))
         info = [series for series in server.metrics() if series.startswith("bwos_build_info")]
         self.assertIn(f'executor="{kind}"', info[0])
         with os.scandir(f"/proc/{server.process.pid}/task") as tasks:
-            names = [open(f"{task.path}/comm", encoding="ascii").read().strip() for task in tasks]
+            names = [pathlib.Path(task.path, "comm").read_text("ascii").strip() for task in tasks]
         wanted = int(FLAGS[FLAGS.index("--reactor-threads") + 1]) if "--reactor-threads" in FLAGS else 0
         self.assertEqual(sum(name.startswith("bwos-io-") for name in names), wanted, names)
         self.assertEqual(server.stop(), 0)
