@@ -381,7 +381,11 @@ TEST_P(pool_on, nothing_waits_for_the_end_of_a_long_task_though_all_were_short_b
   for (int i = 0; i < 1000; ++i) heap_call::post(under_test, [&] { ++ran; });
   ASSERT_TRUE(eventually([&] { return ran == 1000; }));
   for (int round = 0; round < 200 / testing::sanitizer_divisor; ++round) {
-    ASSERT_TRUE(eventually([&] { return testing::all_parked(under_test); }));
+    // One more task a round, so that the two come to lie in different blocks now and then.
+    ran = 0;
+    heap_call::post(under_test, [&] { ++ran; });
+    ASSERT_TRUE(eventually([&] { return ran == 1 && testing::all_parked(under_test); }));
+    if (round < 40) std::this_thread::sleep_for(20ms);  // the monitor sleeps, too
     std::atomic<bool> second = false;
     std::atomic<bool> first = false;
     call later([&] { second = true; });

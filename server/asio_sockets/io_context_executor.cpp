@@ -40,7 +40,12 @@ io_context_executor::io_context_executor(unsigned workers, bool with_lane)
       busy_(context_.get_executor()) {
   if (with_lane) lane_.emplace(std::max(1U, workers - 1));
   threads_.reserve(workers);
-  for (unsigned i = 0; i < workers; ++i) threads_.emplace_back([this] { context_.run(); });
+  try {
+    for (unsigned i = 0; i < workers; ++i) threads_.emplace_back([this] { context_.run(); });
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
 io_context_executor::~io_context_executor() {

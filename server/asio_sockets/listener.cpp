@@ -256,7 +256,7 @@ void socket_listener::start(const http1::context& shared, std::size_t connection
 void socket_listener::close() noexcept {
   asio::post(core_->turns, [self = core_] {
     self->closing = true;
-    static_cast<void>(self->acceptor.cancel());
+    self->acceptor.cancel();
     self->timer.cancel();
   });
 }

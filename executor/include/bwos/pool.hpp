@@ -89,8 +89,9 @@ class pool {
   /// wants to know of tasks that do not end may ask at any time.
   [[nodiscard]] worker_turn turn_of(unsigned worker) const noexcept;
 
-  /// How long what is ready has waited until it runs: on a worker, what its own reactor had ready,
-  /// elsewhere the most of all reactors. `now` may be a little late. Any thread; costs two loads.
+  /// How long what is ready has waited until it runs: on a worker, what its own reactor had ready;
+  /// elsewhere, and with reactor threads, the most of all reactors. `now` may be a little late. Any
+  /// thread; costs two loads a reactor.
   /// Zero unless options::queue_age_interval is set.
   [[nodiscard]] std::chrono::milliseconds queue_age(
       std::chrono::steady_clock::time_point now) const noexcept;

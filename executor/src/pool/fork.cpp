@@ -15,7 +15,9 @@ namespace {
 /// to another task.
 void begin_child() noexcept {
   ++fork_generation;
-  for (worker_context* at = current_worker(); at != nullptr; at = at->outer) at->pool->give_up();
+  for (worker_context* at = current_worker(); at != nullptr; at = at->outer) {
+    if (at->pool != nullptr) at->pool->give_up();
+  }
 }
 
 }  // namespace

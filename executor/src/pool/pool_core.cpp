@@ -195,11 +195,11 @@ void pool_core::attach() {
                               " threads are attached already");
     }
     if (slots() != 0) monitor.start();
+    mine = &add_worker();
     {
       const std::lock_guard inside(join_lock_);
       ++attached_inside_;
     }
-    mine = &add_worker();
     monitor.wake_for_certain();
   }
   mine->run();

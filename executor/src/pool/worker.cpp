@@ -43,7 +43,12 @@ worker::worker(pool_core& pool, unsigned index, reactor* home_reactor, bool shar
   worker_context::pool = &pool;
   worker_context::index = index;
   home = home_reactor;
-  timers = home == nullptr ? &own_timers_ : &home->timers;
+  timers = &own_timers_;
+  if (home != nullptr) {
+    timers = &home->timers;
+  } else if (!pool.homes().empty()) {
+    timers = &pool.homes()[index % pool.homes().size()]->timers;  // a reactor thread fires them
+  }
   if (scratch_memory_ != nullptr) scratch = {scratch_memory_.get(), pool.settings.receive_bytes};
 }
 
@@ -100,10 +105,12 @@ bool worker::run_local() noexcept {
 }
 
 void worker::expose_backlog() noexcept {
-  left_behind_ = steals_ && own_.share();
+  const bool opened = steals_ && own_.share();
+  if (opened) counters_.share.add(1);
+  // Where the front block is used up there is nothing to open, but later blocks are.
+  left_behind_ = steals_ && (opened || backlog_ != 0);
   bool wanted = pool_.long_work.glance();
   if (left_behind_) {
-    counters_.share.add(1);
     pool_.monitor.wake();
     wanted = wanted || backlog_ * mean_task_ > worth_waking_us * pool_.ticks_per_us;
   }
@@ -244,7 +251,12 @@ bool worker::serve_lane(bool aged_only) noexcept {
   work->invoke(*work, continuation::disposition::run);
   pool_.stay_in_parent();
   pool_.long_work.done();
-  begin_slice();
+  if (slice_over_) poll();  // what it yielded is hidden until then
+  if (aged_only) {
+    note_turn(now_ticks());  // the slice goes on, or many of these would keep the reactor waiting
+  } else {
+    begin_slice();
+  }
   return true;
 }
 

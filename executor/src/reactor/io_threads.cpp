@@ -20,17 +20,23 @@ struct guest_context : worker_context {
   return mine;
 }
 
+/// Whoever wants to know the age of a queue asks a pool.
+options without_age(options settings) {
+  settings.queue_age_interval = {};
+  return settings;
+}
+
 }  // namespace
 
 class io_threads::core final : public io_host {
  public:
   core(const options& settings, post_function post, void* executor)
-      : settings_(settings),
+      : settings_(without_age(settings)),
         choice_(choose_reactor(settings.reactor)),
         post_(post),
         executor_(executor) {
     for (unsigned i = 0; i < settings.reactor_threads; ++i) {
-      reactors_.push_back(make_reactor(choice_.kind, false, settings));
+      reactors_.push_back(make_reactor(choice_.kind, false, settings_));
       homes_.push_back(reactors_.back().get());
     }
     try {
@@ -69,6 +75,7 @@ class io_threads::core final : public io_host {
     }
     here.timers = &homes_.front()->timers;
     worker_context* const outer = set_current_worker(&here);
+    if (outer != &here) here.outer = outer;
     work.invoke(work, continuation::disposition::run);
     set_current_worker(outer);
   }
