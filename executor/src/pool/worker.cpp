@@ -252,11 +252,7 @@ bool worker::serve_lane(bool aged_only) noexcept {
   pool_.stay_in_parent();
   pool_.long_work.done();
   if (slice_over_) poll();  // what it yielded is hidden until then
-  if (aged_only) {
-    note_turn(now_ticks());  // the slice goes on, or many of these would keep the reactor waiting
-  } else {
-    begin_slice();
-  }
+  begin_slice();
   return true;
 }
 
