@@ -127,7 +127,7 @@ class Lane(ServerTest):
             for waiter, s in zip(waiters, slow):
                 waiter.join()
                 s.close()
-            self.assertGreater(answered, 4 * 32)  # where all workers take slow ones: about one for each
+            self.assertGreater(answered, 32)  # one for each slow one, at the least; without the lane it was 8
 
     def test_a_load_that_is_all_slow_is_served(self):
         make_slow(self.server)
