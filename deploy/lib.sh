@@ -4,7 +4,7 @@
 
 build_packages=(
   ca-certificates g++ cmake ninja-build pkg-config
-  libasio-dev liburing-dev node-llhttp libcli11-dev libspdlog-dev
+  libasio-dev liburing-dev node-llhttp libcli11-dev libnghttp2-dev libspdlog-dev zlib1g-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 )
 # Without these CMake cannot configure the tests and benchmarks.

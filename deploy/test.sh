@@ -10,7 +10,7 @@ deploy/test.sh          installs what is missing, builds build/release and runs 
 deploy/test.sh --all    also: format, scripts, clang with its tidy checks, debug, address, undefined and thread
                         sanitizers, and a minute of fuzzing for each target. Every step is tried; the overview at the
                         end names those that failed
-Environment: BWOS_JOBS  compilers at once (default: one per CPU)
+Environment: BWOS_JOBS  compilers at once, and half as many as tests (default: one per CPU)
 USAGE
 }
 
@@ -27,9 +27,9 @@ configure() { cmake --preset "$1" -DBWOS_TESTS=ON "${@:2}"; }
 # compile PRESET [BUILD OPTION...]
 compile() { "${fixed_addresses[@]}" cmake --build --preset "$1" -j "$jobs" "${@:2}"; }
 
-# suite PRESET [CTEST OPTION...]: runs the tests of a built preset.
+# suite PRESET [CTEST OPTION...]: runs the tests of a built preset. Most of them wait more than they compute.
 suite() {
-  "${fixed_addresses[@]}" ctest --preset "$1" --parallel 2 --output-log "build/$1/ctest.log" --no-tests=error "${@:2}"
+  "${fixed_addresses[@]}" ctest --preset "$1" --parallel "$((2 * jobs))" --output-log "build/$1/ctest.log" --no-tests=error "${@:2}"
 }
 
 build_and_test_release() { configure release -DBWOS_BENCH=ON && compile release && suite release; }

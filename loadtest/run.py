@@ -17,7 +17,7 @@ from lib import measure, report, tools  # noqa: E402
 from lib.measure import REPOSITORY, Failed  # noqa: E402
 from lib.rounds import Measurement, Settings, progress  # noqa: E402
 from lib.scenarios import Scenario, all_scenarios  # noqa: E402
-from lib.servers import missing_program  # noqa: E402
+from lib.servers import missing_flag, missing_program  # noqa: E402
 
 
 def _at_least(least: int):
@@ -52,7 +52,7 @@ def parse_arguments(scenarios: dict[str, Scenario]) -> argparse.Namespace:
     add("--rounds-max", type=_at_least(1), default=30, help="while an interval is too wide, add rounds up to this; 30")
     add("--seconds", type=_at_least(1), default=3, help="of each run; default 3")
     add("--quick", action="store_true", help="2 rounds of 1 s: shows that all works, measures nothing")
-    add("--rates", type=_rates, metavar="R60,R80", help="of the skew scenarios, instead of calibrating")
+    add("--rates", type=_rates, metavar="R60,R80", help="of the skew scenarios, instead of calibrating; grpc-skew takes the first")
     add("--realtime", type=int, choices=range(100), default=10, metavar="0..99",
         help="SCHED_FIFO priority of the open-loop client; 0: none; default 10")  # fmt: skip
     add("--seed", type=int, default=1, help="of the order of runs; default 1")
@@ -67,17 +67,24 @@ def parse_arguments(scenarios: dict[str, Scenario]) -> argparse.Namespace:
 
 def available(scenario: Scenario, arguments: argparse.Namespace) -> Scenario:
     """The scenario without what cannot run here, each left out by name; Failed when nothing is left."""
-    for tool in sorted({cell.tool for cell in scenario.cells}):
-        if tool in tools.HINTS and not tools.find(tool):
-            raise Failed(f"{tool} is not installed; get it with: {tools.HINTS[tool]}")
-        why = missing_program(arguments.build_dir, tool) if tool == "bwos-load" else None
+    cells = []
+    for cell in scenario.cells:
+        if cell.tool in tools.HINTS and not tools.find(cell.tool):
+            why = f"{cell.tool} is not installed; get it with: {tools.HINTS[cell.tool]}"
+        else:
+            why = missing_program(arguments.build_dir, cell.tool) if cell.tool == "bwos-load" else None
         if why:
-            raise Failed(why)
+            progress(f"{scenario.name}: left out: {cell.name}: {why}")
+        else:
+            cells.append(cell)
+    if not cells:
+        raise Failed("no tool to measure with")
+    cells = tuple(cells)
     if any(cell.client_cpu is not None for cell in scenario.cells) and len(os.sched_getaffinity(0)) < 2:
         raise Failed("server and client need a CPU each, and there is one")
     kept = []
     for variant in scenario.variants:
-        why = missing_program(arguments.build_dir, variant.program)
+        why = missing_program(arguments.build_dir, variant.program) or missing_flag(arguments.build_dir, variant)
         if arguments.only and variant.name not in arguments.only:
             continue
         if why:
@@ -87,7 +94,6 @@ def available(scenario: Scenario, arguments: argparse.Namespace) -> Scenario:
     if not kept:
         raise Failed("no server to measure")
     names = [variant.name for variant in kept]
-    cells = scenario.cells
     if arguments.rates and scenario.calibrate_with:
         cells = tuple(replace(cell, rate=rate) for cell, rate in zip(cells, arguments.rates))
     elif scenario.calibrate_with and scenario.calibrate_with not in names:

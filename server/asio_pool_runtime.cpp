@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "asio_pool_runtime.hpp"
 
-#include <asio/post.hpp>
+#include <asio/defer.hpp>
 #include <asio/thread_pool.hpp>
 #include <bwos/handler_memory.hpp>
 #include <bwos/io_threads.hpp>
@@ -72,7 +72,9 @@ class asio_pool_runtime final : public runtime, executor {
   }
 
  private:
-  void post(continuation& work) noexcept override { asio::post(pool_, posted(work, io_)); }
+  /// From a thread of the pool, which runs nothing long behind a post: queued under one lock with
+  /// all else that the handler at hand posts. From elsewhere asio::defer is asio::post.
+  void post(continuation& work) noexcept override { asio::defer(pool_, posted(work, io_)); }
   /// Its threads look at no reactor: behind what is queued is behind what is ready.
   void yield(continuation& work) noexcept override { post(work); }
   void post_long(continuation& work, lane_entry& /*place*/) noexcept override { post(work); }

@@ -125,9 +125,12 @@ void add_flags(CLI::App& app, config& to) {
   group listening(app, "Listening");
   listening.address("--http-listen", to.http_listen, "HTTP/1.1");
   listening.address("--grpc-listen", to.grpc_listen, "gRPC");
+  listening.choice<grpc_kind>(
+      "--grpc", to.grpc_by, {{"native", grpc_kind::native}, {"grpc++", grpc_kind::cpp}},
+      "Who serves it: we, on the executor's sockets, or gRPC C++ on its own");
   listening.number("--backlog", to.backlog, 1, 65535, "Connections that wait to be accepted");
   listening.number("--connections-max", to.connections_max, 1, 1'000'000,
-                   "HTTP connections at once; above: 503",
+                   "HTTP connections at once; above: 503. Native gRPC's likewise; above: closed",
                    "what the descriptors allow, at most 65536");
 
   group workers(app, "Workers");
@@ -183,10 +186,20 @@ void add_flags(CLI::App& app, config& to) {
   grpc.bytes("--grpc-message-bytes-max", to.grpc.message_bytes_max, 1, 1 << 30, "Request message");
   grpc.number("--grpc-streams-max", to.grpc.streams_max, 1, 65535,
               "Calls at once on one connection");
+  grpc.number("--grpc-handlers-max", to.native.handlers_max, 1, 1'000'000,
+              "Native: handlers that wait for something, of one connection; above: REFUSED_STREAM");
   grpc.number("--grpc-threads", to.grpc.queue_threads, 1, 64,
               "Completion queues, each with a polling thread");
   grpc.number("--grpc-armed", to.grpc.calls_armed, 1, 65536,
               "Calls in hand at once for each completion queue");
+
+  group http2(app, "HTTP/2 limits, of --grpc native");
+  http2.bytes("--h2-header-bytes-max", to.http2.header_bytes_max, 256, 1 << 20,
+              "Fields of a request, each with 32 bytes more; above: RESOURCE_EXHAUSTED");
+  http2.bytes("--h2-output-bytes-max", to.http2.output_bytes_max, 1024, 1 << 30,
+              "Answers that wait for the peer to take them; above: REFUSED_STREAM");
+  http2.number("--h2-acks-max", to.http2.acks_max, 1, 65536,
+               "Acknowledgements that wait likewise; above: the connection ends");
 
   group timeouts(app, "Timeouts");
   timeouts.duration("--idle-timeout", to.http.idle_timeout, 1ms, 24h,
@@ -196,6 +209,12 @@ void add_flags(CLI::App& app, config& to) {
   timeouts.duration("--body-timeout", to.http.body_timeout, 1ms, 24h, "A request's body");
   timeouts.duration("--write-timeout", to.http.write_timeout, 1ms, 24h,
                     "A peer that does not read its answers");
+  timeouts.duration("--h2-handshake-timeout", to.http2.handshake_timeout, 1ms, 24h,
+                    "An HTTP/2 peer's preface and SETTINGS");
+  timeouts.duration("--h2-header-timeout", to.http2.header_timeout, 1ms, 24h,
+                    "A header in HTTP/2, from its first frame");
+  timeouts.duration("--h2-idle-timeout", to.http2.idle_timeout, 1ms, 24h,
+                    "HTTP/2 connection without a stream: GOAWAY");
   timeouts.duration("--stall-timeout", to.stall_timeout, 0ms, 24h,
                     "/healthz fails while a worker is inside one task for longer; 0: never");
   timeouts.duration("--drain-delay", to.drain_delay, 0ms, 24h,
@@ -261,9 +280,31 @@ void refuse_what_is_ignored(const CLI::App& app, const config& parsed) {
   }
 }
 
+void refuse_what_grpc_ignores(const CLI::App& app, const config& parsed) {
+  if (parsed.grpc_by == grpc_kind::native) {
+    const refusal refuse(app, "--grpc native");
+    refuse("--grpc-threads", "it has no completion queues");
+    refuse("--grpc-armed", "it has no completion queues");
+    return;
+  }
+  const refusal refuse(app, "--grpc grpc++");
+  refuse("--grpc-handlers-max", "its connections are gRPC's");
+  for (const char* flag : {"--h2-header-bytes-max", "--h2-output-bytes-max", "--h2-acks-max",
+                           "--h2-handshake-timeout", "--h2-header-timeout", "--h2-idle-timeout"}) {
+    refuse(flag, "its connections are gRPC's");
+  }
+}
+
 /// What no single flag can see.
 void check_together(const CLI::App& app, const config& parsed) {
   refuse_what_is_ignored(app, parsed);
+  refuse_what_grpc_ignores(app, parsed);
+  if (parsed.grpc_by == grpc_kind::native && parsed.executor == executor_kind::asio_io_context) {
+    throw bad_value(
+        "--grpc", "native",
+        "grpc++ with --executor asio-io-context: its sockets are Asio's, and native gRPC "
+        "runs on ours");
+  }
   if (parsed.asio_lane && parsed.executor != executor_kind::asio_io_context) {
     throw bad_value("--asio-lane", "true", "left out without --executor asio-io-context");
   }
@@ -308,6 +349,19 @@ std::vector<std::string> settable_flags(const CLI::App& app) {
     if (flag->get_group() != other_group) names.push_back(flag->get_name());
   }
   return names;
+}
+
+/// CLI11 would take the next word for the value of "--flag=". Throws CLI::ArgumentMismatch.
+void refuse_lacking_values(const CLI::App& app, int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (!word.starts_with("--") || word.find('=') != word.size() - 1) continue;
+    const std::string flag(word.substr(0, word.size() - 1));
+    const CLI::Option* const found = app.get_option_no_throw(flag);
+    if (found == nullptr) continue;
+    const std::string type = found->get_type_name();
+    throw CLI::ArgumentMismatch(flag + ": no " + (type.empty() ? "value" : type) + " behind '='");
+  }
 }
 
 /// What the file and the environment say, the latter behind; nothing if only help or version are
@@ -406,10 +460,14 @@ command_line command_line_parser::parse(int argc, const char* const* argv, std::
   command_line result{.settings = defaults_, .exit_code = {}};
   std::vector<given_value> elsewhere;
   try {
+    refuse_lacking_values(app, argc, argv);
     elsewhere = given_elsewhere(app, argc, argv);
     parse_all(app, elsewhere, argc, argv);
     check_together(app, settings_);
     settings_.grpc.address = settings_.grpc_listen;
+    settings_.native.message_bytes_max = settings_.grpc.message_bytes_max;
+    settings_.http2.streams_max = settings_.grpc.streams_max;
+    settings_.http2.write_timeout = settings_.http.write_timeout;
     result.settings = settings_;
   } catch (const CLI::Success& asked) {
     app.exit(asked, out, err);

@@ -12,7 +12,9 @@
 #include <bwos/options.hpp>
 
 #include "grpc/cpp_server.hpp"
+#include "h2/limits.hpp"
 #include "limits.hpp"
+#include "native/limits.hpp"
 
 namespace CLI {
 class App;
@@ -25,6 +27,9 @@ enum class log_format : std::uint8_t { text, json };
 /// Who runs handlers: our pool, asio::thread_pool behind dedicated reactor threads, or
 /// asio::io_context with Asio's own sockets.
 enum class executor_kind : std::uint8_t { bwos, asio_pool, asio_io_context };
+
+/// Who serves gRPC: we, on the executor's own sockets, or gRPC C++.
+enum class grpc_kind : std::uint8_t { native, cpp };
 
 /// Everything that the command line can say. --help has the meaning and range of each.
 struct config {
@@ -47,7 +52,10 @@ struct config {
 
   http_limits http;
   std::uint64_t work_us_max = 10'000;
-  grpc_options grpc;  ///< Its address is grpc_listen.
+  grpc_kind grpc_by = grpc_kind::cpp;
+  grpc_options grpc;           ///< gRPC C++'s; its address is grpc_listen.
+  h2::limits http2;            ///< Native's.
+  native::call_limits native;  ///< Native's.
 
   std::chrono::microseconds queue_age_max{0};  ///< 0: requests may wait as long as they must.
   std::chrono::microseconds stall_timeout = std::chrono::seconds(10);  ///< 0: not watched for.

@@ -5,7 +5,6 @@
 #include <bwos/lane.hpp>
 #include <bwos/pool.hpp>
 #include <bwos/waiter.hpp>
-#include <coroutine>
 
 namespace bwos::server {
 
@@ -25,52 +24,18 @@ class executor {
   virtual void post_long(continuation& work, lane_entry& place) noexcept = 0;
 
   /// Awaitables: the coroutine goes on through yield(work) or post_long(work).
-  [[nodiscard]] auto yield() noexcept;
-  [[nodiscard]] auto lane() noexcept;
+  [[nodiscard]] auto yield() noexcept {
+    return handed_on([this](continuation& work) noexcept { yield(work); });
+  }
+  [[nodiscard]] auto lane() noexcept {
+    return handed_on([this, place = lane_entry()](continuation& work) mutable noexcept {
+      post_long(work, place);
+    });
+  }
 
  protected:
   ~executor() = default;
-
- private:
-  struct yield_awaiter;
-  struct lane_awaiter;
 };
-
-struct executor::yield_awaiter : coroutine_waiter {
-  explicit yield_awaiter(executor& where) noexcept : where_(where) {}
-  bool await_ready() const noexcept { return false; }
-  template <class Promise>
-  void await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
-    set(waiting);
-    where_.yield(*this);
-  }
-  void await_resume() const noexcept {}
-
- private:
-  executor& where_;
-};
-
-struct executor::lane_awaiter : coroutine_waiter {
-  explicit lane_awaiter(executor& where) noexcept : where_(where) {}
-  bool await_ready() const noexcept { return false; }
-  template <class Promise>
-  void await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
-    set(waiting);
-    where_.post_long(*this, place_);
-  }
-  void await_resume() const noexcept {}
-
- private:
-  executor& where_;
-  lane_entry place_;
-};
-
-inline auto executor::yield() noexcept {
-  return yield_awaiter(*this);
-}
-inline auto executor::lane() noexcept {
-  return lane_awaiter(*this);
-}
 
 /// A pool of ours.
 class pool_executor final : public executor {

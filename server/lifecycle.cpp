@@ -10,7 +10,9 @@
 #include <system_error>
 #include <thread>
 
+#include "grpc/cpp_server.hpp"
 #include "metrics/text.hpp"
+#include "native/server.hpp"
 
 namespace bwos::server {
 namespace {
@@ -89,6 +91,11 @@ server::server(const config& settings)
   log_start();
 }
 
+server::last_stop::~last_stop() {
+  if (all.grpc_) all.grpc_->shutdown(clock::now());
+  all.runtime_->stop();
+}
+
 void server::bind_http() {
   try {
     http_ = runtime_->listen(settings_.http_listen, settings_.backlog);
@@ -99,7 +106,13 @@ void server::bind_http() {
 
 void server::start_grpc() {
   try {
-    grpc_.emplace(runtime_->workers(), settings_.grpc);
+    if (settings_.grpc_by == grpc_kind::native) {
+      grpc_ = std::make_unique<native::server>(*runtime_, settings_.grpc_listen, settings_.backlog,
+                                               connections_max(settings_), service_, metrics_,
+                                               settings_.http2, settings_.native);
+    } else {
+      grpc_ = std::make_unique<grpc_server>(runtime_->workers(), settings_.grpc, service_);
+    }
   } catch (const std::exception& error) {
     refuse_address("--grpc-listen", settings_.grpc_listen, error);
   }
@@ -132,6 +145,7 @@ void server::write_metrics(std::string& to) const {
     now.refused = http_->refused();
   }
   if (grpc_) now.grpc = grpc_->statistics();
+  if (grpc_) now.grpc_connections = grpc_->connections();
   if (const pool* const ours = runtime_->workers_of_ours()) {
     now.pool = ours->statistics();
     if (settings_.queue_age_max.count() != 0) now.queue_age = ours->queue_age(clock::now());
@@ -179,7 +193,7 @@ void server::drain(const termination_signals& signals) {
   if (http_) http_->close();
 
   std::atomic<bool> grpc_has_ended{false};
-  std::thread grpc_end([&] {
+  std::jthread grpc_end([&] {  // joined, too, where the rest of this throws
     if (grpc_) grpc_->shutdown(deadline);
     grpc_has_ended.store(true);
   });

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "config.hpp"
-#include "grpc/cpp_server.hpp"
+#include "grpc/transport.hpp"
 #include "http1/connection.hpp"
 #include "metrics/registry.hpp"
 #include "queue_age.hpp"
@@ -71,6 +71,13 @@ class server {
   void serve_unready(const termination_signals& signals);
   [[nodiscard]] bool http_has_ended() const noexcept;
 
+  /// Goes first, also where the constructor or drain() throws: ends gRPC's calls, which need the
+  /// workers, and then the workers, whose connections refer to nearly everything here.
+  struct last_stop {
+    server& all;
+    ~last_stop();
+  };
+
   const config settings_;
   service service_;
   metrics::registry metrics_;
@@ -80,7 +87,8 @@ class server {
   const queue_age_bound queue_age_;
   stall_watch stalls_;
   std::unique_ptr<http_listener> http_;
-  std::optional<grpc_server> grpc_;
+  std::unique_ptr<grpc_transport> grpc_;
+  const last_stop last_stop_{*this};
 };
 
 /// Lets the process open as many descriptors as the system allows it. Returns how many.

@@ -38,6 +38,10 @@ class bwos_runtime final : public runtime {
 
 }  // namespace
 
+void http_listener::start_grpc(const native::shared& /*shared*/, std::size_t /*max*/) {
+  throw std::logic_error("this executor has no native gRPC");
+}
+
 std::unique_ptr<runtime> make_runtime(const config& settings) {
   switch (settings.executor) {
     case executor_kind::bwos:

@@ -15,9 +15,13 @@
 #include "executor.hpp"
 #include "http1/connection.hpp"
 
+namespace bwos::server::native {
+struct shared;
+}
+
 namespace bwos::server {
 
-/// A bound HTTP socket and its connections. Any thread, but for start().
+/// A bound socket and its connections. Any thread, but for start().
 class http_listener {
  public:
   virtual ~http_listener() = default;
@@ -27,6 +31,9 @@ class http_listener {
   /// Accepts, once; those above `connections_max` get 503, at most refusals_max at once. `shared`
   /// must outlive the runtime.
   virtual void start(const http1::context& shared, std::size_t connections_max) = 0;
+  /// The same for native gRPC; those above are closed. Not every runtime's: throws
+  /// std::logic_error, which config.cpp prevents.
+  virtual void start_grpc(const native::shared& shared, std::size_t connections_max);
   /// Takes no new connections, accepts what the backlog holds once more, then closes the socket.
   /// Returns at once.
   virtual void close() noexcept = 0;

@@ -5,11 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "native/connection.hpp"
 #include "runtime.hpp"
 
 namespace bwos::server {
 
-/// HTTP on sockets of ours.
+/// HTTP, or native gRPC, on sockets of ours.
 class stream_listener final : public http_listener {
  public:
   /// `where`: a pool or io_threads.
@@ -22,6 +23,10 @@ class stream_listener final : public http_listener {
     sockets_.start(
         [&shared](stream peer) { return http1::serve(std::move(peer), shared); }, connections_max,
         [&shared](stream peer) { return http1::refuse(std::move(peer), shared); }, refusals_max);
+  }
+  void start_grpc(const native::shared& shared, std::size_t connections_max) override {
+    sockets_.start([&shared](stream peer) { return native::serve(std::move(peer), shared); },
+                   connections_max);
   }
   void close() noexcept override { sockets_.close(); }
   [[nodiscard]] bool closed() const noexcept override { return sockets_.closed(); }

@@ -155,6 +155,31 @@ TEST_P(reactor_contract, spreads_connections_evenly) {
     EXPECT_NEAR(each->connections(), 64 / static_cast<int>(homes.size()), 2);
 }
 
+TEST_P(reactor_contract, accepts_the_rest_while_the_first_is_busy_from_its_start) {
+  std::atomic<bool> busy{false};
+  std::atomic<bool> go{false};
+  std::atomic<int> served{0};
+  pool workers(settings());
+  listener accepting(workers, "127.0.0.1:0", 4096);
+  std::deque<tcp_client> clients;  // three, so that one is at home where the busy worker is not
+  for (int i = 0; i < 3; ++i) clients.emplace_back(accepting.address());
+  const auto handler = [&](stream) -> task<void> {
+    if (busy.exchange(true)) {
+      ++served;
+    } else {
+      while (!go) std::this_thread::yield();
+    }
+    co_return;
+  };
+  accepting.start(handler, clients.size());
+  EXPECT_TRUE(eventually([&] { return accepting.accepted() == 3; }));
+  EXPECT_TRUE(eventually([&] { return served > 0; }));
+  go = true;
+  accepting.close();
+  workers.join();
+  EXPECT_EQ(served, 2);
+}
+
 TEST_P(reactor_contract, takes_what_the_backlog_holds_and_refuses_the_rest_once_closed) {
   test_server server(settings(), echo);
   tcp_client early(server.address);

@@ -382,14 +382,6 @@ TEST_P(reactor_contract, lets_nobody_wait_for_two_handlers_of_one_that_yields) {
 }
 
 TEST_P(reactor_contract, frees_everything_when_the_pool_ends_under_its_connections) {
-  struct living {
-    explicit living(std::atomic<int>& in) : count(&in) { ++*count; }
-    living(living&& other) noexcept : count(std::exchange(other.count, nullptr)) {}
-    ~living() {
-      if (count != nullptr) --*count;
-    }
-    std::atomic<int>* count;
-  };
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> alive{0};
     std::deque<tcp_client> clients;

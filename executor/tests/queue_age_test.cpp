@@ -16,6 +16,17 @@ using testing::call;
 using testing::eventually;
 using clock = std::chrono::steady_clock;
 
+/// Keeps a worker inside a task while `hold` is true. Outlives its pool.
+struct blocker : call {
+  blocker()
+      : call([this] {
+          held = true;
+          while (hold) std::this_thread::sleep_for(1ms);
+        }) {}
+  std::atomic<bool> hold = true;
+  std::atomic<bool> held = false;
+};
+
 constexpr testing::parking on_rings{"io_uring", reactor_kind::io_uring, 1};
 
 class queue_age_on : public ::testing::TestWithParam<testing::parking> {
@@ -73,15 +84,10 @@ TEST_P(queue_age_on, is_each_reactors_own_where_nobody_steals) {
   if (GetParam().group != 1) GTEST_SKIP() << "a shared set has one";
   options settings = measured(2);
   settings.steal = steal_kind::none;
+  blocker blocks;
   pool under_test(settings);
-  std::atomic<bool> hold = true;
-  std::atomic<bool> held = false;
-  call blocks([&] {
-    held = true;
-    while (hold) std::this_thread::sleep_for(1ms);
-  });
   under_test.post(blocks);
-  ASSERT_TRUE(eventually([&] { return held.load(); }, 1ms));
+  ASSERT_TRUE(eventually([&] { return blocks.held.load(); }, 1ms));
   ASSERT_TRUE(eventually([&] { return under_test.queue_age(clock::now()) > 300ms; }, 1ms));
   std::atomic<std::int64_t> free_ms = -1;
   call asks([&] { free_ms = under_test.queue_age(clock::now()).count(); });
@@ -92,7 +98,7 @@ TEST_P(queue_age_on, is_each_reactors_own_where_nobody_steals) {
   };
   EXPECT_TRUE(eventually(ask, 10ms));  // on the worker that is free
   EXPECT_GT(under_test.queue_age(clock::now()), 300ms);
-  hold = false;
+  blocks.hold = false;
 }
 
 TEST_P(queue_age_on, is_zero_unless_asked_for) {
@@ -130,16 +136,11 @@ TEST(queue_age, a_pool_without_reactors_has_none) {
 TEST(lane_age, is_the_oldest_entrys) {
   options settings;
   settings.workers = 1;
+  blocker blocks;
   pool under_test(settings);
   EXPECT_EQ(under_test.lane_age(), 0us);
-  std::atomic<bool> hold = true;
-  std::atomic<bool> held = false;
-  call blocks([&] {
-    held = true;
-    while (hold) std::this_thread::sleep_for(1ms);
-  });
   under_test.post(blocks);
-  ASSERT_TRUE(eventually([&] { return held.load(); }, 1ms));
+  ASSERT_TRUE(eventually([&] { return blocks.held.load(); }, 1ms));
   call waits([] {});
   lane_entry place;
   const auto begun = clock::now();
@@ -148,7 +149,7 @@ TEST(lane_age, is_the_oldest_entrys) {
   const auto age = under_test.lane_age();
   EXPECT_LE(age, (clock::now() - begun) * 11 / 10);  // the rate of the counter is a measured one
   EXPECT_GT(age, 40ms);
-  hold = false;
+  blocks.hold = false;
   EXPECT_TRUE(eventually([&] { return under_test.lane_age() == 0us; }, 1ms));
 }
 

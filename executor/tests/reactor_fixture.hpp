@@ -14,6 +14,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "pool/pool_core.hpp"
@@ -115,6 +116,16 @@ inline std::string pattern(std::size_t size, unsigned seed = 0) {
   }
   return text;
 }
+
+/// Counts itself where it lives, in a coroutine's frame.
+struct living {
+  explicit living(std::atomic<int>& in) : count(&in) { ++*count; }
+  living(living&& other) noexcept : count(std::exchange(other.count, nullptr)) {}
+  ~living() {
+    if (count != nullptr) --*count;
+  }
+  std::atomic<int>* count;
+};
 
 /// Polls for something that another thread brings about.
 template <class Condition>

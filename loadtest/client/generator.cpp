@@ -23,6 +23,8 @@
 #include <vector>
 
 #include "connection.hpp"
+#include "h2_connection.hpp"
+#include "http1_connection.hpp"
 
 namespace bwos::load {
 namespace {
@@ -31,28 +33,51 @@ std::int64_t in_ns(double seconds) {
   return std::llround(seconds * 1e9);
 }
 
+void wait_for(std::int64_t when_ns) {
+  const timespec when{when_ns / 1'000'000'000, when_ns % 1'000'000'000};
+  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr) == EINTR) {
+  }
+}
+
 double thread_cpu_s() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
+// What each class sends; of its protocol's member only.
+struct request_bytes {
+  std::vector<std::string> http1;
+  std::vector<h2_request> h2;
+};
+
 // One thread's share: connections, when each is due next, and what came of it.
 class generator {
  public:
-  generator(const options& with, const std::vector<std::string>& requests, unsigned index)
-      : drain_ns_(in_ns(with.drain_s)) {
+  generator(const options& with, const request_bytes& requests, unsigned index)
+      : drain_ns_(in_ns(with.drain_s)), spins_(with.spin) {
     set_ = ::epoll_create1(EPOLL_CLOEXEC);
     if (set_ < 0) throw std::system_error(errno, std::generic_category(), "epoll_create1");
     result_.classes.resize(with.classes.size());
-    std::uint64_t number = 0;  // of a connection among all: its seed, and whose share it is
+    std::vector<std::vector<std::size_t>> mine(with.classes.size());  // connections by class
+    std::uint64_t number = 0;  // of a connection among all: whose share it is
+    for (std::size_t c = 0; c < with.classes.size(); ++c) {
+      if (!with.classes[c].over.empty()) continue;
+      for (unsigned i = 0; i < with.classes[c].connections; ++i, ++number) {
+        if (number % with.threads != index) continue;
+        mine[c].push_back(connections_.size());
+        add(connect(with, requests, c));
+      }
+    }
     for (std::size_t c = 0; c < with.classes.size(); ++c) {
       const request_class& which = with.classes[c];
-      const double rate = which.rate / which.connections / which.burst;
-      for (unsigned i = 0; i < which.connections; ++i, ++number) {
-        if (number % with.threads != index) continue;
-        add(std::make_unique<connection>(with.target, requests[c], which, c),
-            arrivals(with.arrivals, rate, with.seed * 1'000'003 + number));
+      if (which.rate == 0) continue;
+      const std::size_t carrier = carrier_of(with.classes, c);
+      const double rate = which.rate / with.classes[carrier].connections / which.burst;
+      std::uint64_t seed = (with.seed * 1'009 + c) * 1'000'003 + index;
+      for (const std::size_t each : mine[carrier]) {
+        sources_.push_back({connections_[each].get(), c, arrivals(with.arrivals, rate, seed)});
+        seed += with.threads;
       }
     }
   }
@@ -64,6 +89,8 @@ class generator {
     // Without this the kernel may end a wait 50 us late to save wake-ups.
     ::prctl(PR_SET_TIMERSLACK, 1UL);
     measured_ = measured;
+    wait_for(start_ns);
+    for (const auto& each : connections_) each->begin(measured_, result_);
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       schedule(i, static_cast<double>(start_ns) + sources_[i].when.first_gap_ns());
     }
@@ -77,14 +104,16 @@ class generator {
     result_.client_cpu_s = thread_cpu_s() - cpu_at_begin;
     const std::int64_t give_up_ns = measured.end_ns + drain_ns_;
     while (anything_outstanding() && now_ns() < give_up_ns) wait_until(give_up_ns);
-    for (const source& each : sources_) each.to->finish(measured_, result_);
+    for (const auto& each : connections_) each->finish(measured_, result_);
   }
 
   const outcome& result() const { return result_; }
 
  private:
+  // The arrivals of a class on a connection.
   struct source {
-    std::unique_ptr<connection> to;
+    connection* to;
+    std::size_t class_index;
     arrivals when;
   };
 
@@ -95,16 +124,25 @@ class generator {
     bool operator>(const entry& other) const { return due_ns > other.due_ns; }
   };
 
-  void add(std::unique_ptr<connection> to, arrivals when) {
-    sources_.push_back({std::move(to), when});
-    watch(EPOLL_CTL_ADD, sources_.size() - 1);
+  static std::unique_ptr<connection> connect(const options& with, const request_bytes& requests,
+                                             std::size_t c) {
+    const request_class& which = with.classes[c];
+    if (which.protocol == protocol_kind::http1) {
+      return std::make_unique<http1_connection>(with.target, requests.http1[c], which, c);
+    }
+    return std::make_unique<h2_connection>(with.target, requests.h2, with.classes, c);
   }
 
-  void watch(int operation, std::uint64_t source) {
+  void add(std::unique_ptr<connection> made) {
+    connections_.push_back(std::move(made));
+    watch(EPOLL_CTL_ADD, connections_.size() - 1);
+  }
+
+  void watch(int operation, std::uint64_t which) {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-    event.data.u64 = source;
-    if (::epoll_ctl(set_, operation, sources_[source].to->fd(), &event) != 0) {
+    event.data.u64 = which;
+    if (::epoll_ctl(set_, operation, connections_[which]->fd(), &event) != 0) {
       throw std::system_error(errno, std::generic_category(), "epoll_ctl");
     }
   }
@@ -121,14 +159,14 @@ class generator {
       const entry now = due_.top();
       due_.pop();
       source& from = sources_[now.source];
-      from.to->send_requests(now.at_ns(), measured_, result_);
+      from.to->send_requests(from.class_index, now.at_ns(), measured_, result_);
       schedule(now.source, now.due_ns + from.when.next_gap_ns());
     }
   }
 
   void wait_until(std::int64_t when_ns) {
     const std::int64_t left =
-        std::max<std::int64_t>(0, std::min(when_ns, next_turn_ns()) - now_ns());
+        spins_ ? 0 : std::max<std::int64_t>(0, std::min(when_ns, next_turn_ns()) - now_ns());
     timespec timeout{};
     timeout.tv_sec = left / 1'000'000'000;
     timeout.tv_nsec = left % 1'000'000'000;
@@ -140,7 +178,7 @@ class generator {
     }
     for (int i = 0; i < ready; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
-      connection& to = *sources_[event.data.u64].to;
+      connection& to = *connections_[event.data.u64];
       if ((event.events & EPOLLOUT) != 0) to.on_writable(measured_, result_);
       const bool ended = (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
       if ((ended || (event.events & EPOLLIN) != 0) && to.on_readable(ended, measured_, result_)) {
@@ -159,13 +197,15 @@ class generator {
   }
 
   bool anything_outstanding() const {
-    return std::any_of(sources_.begin(), sources_.end(),
-                       [](const source& each) { return each.to->outstanding() > 0; });
+    return std::any_of(connections_.begin(), connections_.end(),
+                       [](const auto& each) { return each->outstanding() > 0; });
   }
 
   std::int64_t drain_ns_;
+  bool spins_;
   int set_ = -1;
   window measured_{};
+  std::vector<std::unique_ptr<connection>> connections_;
   std::vector<source> sources_;
   std::priority_queue<entry, std::vector<entry>, std::greater<>> due_;
   outcome result_;
@@ -187,9 +227,11 @@ void set_realtime(int priority) {
 
 outcome run(const options& with) {
   if (with.realtime > 0) set_realtime(with.realtime);
-  std::vector<std::string> requests;
+  request_bytes requests;
   for (const request_class& which : with.classes) {
-    requests.push_back(request_text(which, with.target));
+    const bool http1 = which.protocol == protocol_kind::http1;
+    requests.http1.push_back(http1 ? request_text(which, with.target) : std::string());
+    requests.h2.push_back(http1 ? h2_request() : h2_request_of(which, with.target));
   }
   std::vector<std::unique_ptr<generator>> generators;
   for (unsigned i = 0; i < with.threads; ++i) {

@@ -9,7 +9,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <map>
+#include <set>
 #include <stdexcept>
 
 namespace bwos::load {
@@ -28,25 +30,64 @@ Number number(const std::string& key, const std::string& text, Number least, Num
   return value;
 }
 
+// Bytes written as pairs of hexadecimal digits.
+std::string bytes_of(const std::string& key, const std::string& text) {
+  std::string bytes;
+  for (std::size_t at = 0; at < text.size(); at += 2) {
+    unsigned value = 0;
+    const char* const end = text.data() + std::min(at + 2, text.size());
+    const auto read = std::from_chars(text.data() + at, end, value, 16);
+    if (read.ec != std::errc{} || read.ptr != text.data() + at + 2) {
+      std::string why = key;
+      why.append("=").append(text).append(
+          ": must be pairs of hexadecimal digits, 0a0462776f73 say");
+      throw std::invalid_argument(why);
+    }
+    bytes += static_cast<char>(value);
+  }
+  return bytes;
+}
+
+protocol_kind protocol_of(const std::string& text) {
+  if (text == "http1") return protocol_kind::http1;
+  if (text == "h2") return protocol_kind::h2;
+  if (text == "grpc") return protocol_kind::grpc;
+  throw std::invalid_argument("protocol=" + text + ": must be http1, h2 or grpc");
+}
+
 void set(request_class& out, const std::string& key, const std::string& value) {
   constexpr std::int64_t body_max = 1024 * 1024;
   if (key == "name") {
     out.name = value;
+  } else if (key == "protocol") {
+    out.protocol = protocol_of(value);
   } else if (key == "connections") {
     out.connections = number<unsigned>(key, value, 1, 60'000);
+  } else if (key == "over") {
+    out.over = value;
   } else if (key == "path") {
     out.path = value;
   } else if (key == "rate") {
     out.rate = number<double>(key, value, 0.001, 1e7);
   } else if (key == "burst") {
     out.burst = number<unsigned>(key, value, 1, 1000);
+  } else if (key == "streams") {
+    out.streams = number<unsigned>(key, value, 1, 100'000);
+  } else if (key == "window") {
+    out.window_bytes = number<std::uint32_t>(key, value, 1, 0x7fff'ffff);
   } else if (key == "post") {
     out.post_bytes = number<std::int64_t>(key, value, 0, body_max);
   } else if (key == "length") {
     out.length_bytes = number<std::int64_t>(key, value, 0, body_max);
+  } else if (key == "message") {
+    out.message = bytes_of(key, value);
+  } else if (key == "reply") {
+    out.reply = bytes_of(key, value);
   } else {
-    throw std::invalid_argument("no key '" + key +
-                                "': valid are name, connections, path, rate, burst, post, length");
+    throw std::invalid_argument(
+        "no key '" + key +
+        "': valid are name, protocol, connections, over, path, rate, burst, streams, window, "
+        "post, length, message, reply");
   }
 }
 
@@ -54,17 +95,53 @@ void set(request_class& out, const std::string& key, const std::string& value) {
 
 request_class parse_class(const std::string& text) {
   request_class result;
+  std::set<std::string> given;
   for (std::size_t from = 0; from <= text.size();) {
     const std::size_t comma = std::min(text.find(',', from), text.size());
     const std::string pair = text.substr(from, comma - from);
     const std::size_t equals = pair.find('=');
     if (equals == pair.npos) throw std::invalid_argument("'" + pair + "' is not key=value");
     set(result, pair.substr(0, equals), pair.substr(equals + 1));
+    given.insert(pair.substr(0, equals));
     from = comma + 1;
+  }
+  const auto refuse = [&](std::initializer_list<const char*> keys, const char* why) {
+    for (const char* key : keys) {
+      if (given.contains(key)) throw std::invalid_argument(key + std::string(": ") + why);
+    }
+  };
+  if (result.protocol == protocol_kind::http1) {
+    refuse({"over", "streams", "window"}, "needs protocol=h2 or protocol=grpc");
+  } else if (!given.contains("rate")) {
+    result.rate = 0;
+    refuse({"over", "burst"}, "needs a rate");
+    result.streams = std::max(result.streams, 1U);
+  }
+  if (result.protocol == protocol_kind::grpc) {
+    refuse({"post"}, "gRPC sends message=");
+  } else {
+    refuse({"message", "reply"}, "needs protocol=grpc");
+  }
+  if (!result.over.empty()) {
+    refuse({"connections", "streams", "window"}, "is said by the class of over=");
   }
   if (result.name.empty()) result.name = result.path;
   if (!result.path.starts_with('/')) throw std::invalid_argument("path must begin with /");
   return result;
+}
+
+std::size_t carrier_of(const std::vector<request_class>& classes, std::size_t index) {
+  const std::string& name = classes[index].over;
+  if (name.empty()) return index;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const request_class& each = classes[i];
+    if (each.name != name) continue;
+    if (each.over.empty() && each.protocol != protocol_kind::http1 && each.rate > 0) return i;
+    throw std::invalid_argument("over=" + name +
+                                ": that class needs a rate, connections of its own, and "
+                                "protocol=h2 or protocol=grpc");
+  }
+  throw std::invalid_argument("over=" + name + ": must be the name of another class");
 }
 
 sockaddr_in parse_target(const std::string& text) {
@@ -84,17 +161,35 @@ options parse_command_line(int argc, char** argv) {
   std::string target = "127.0.0.1:8080";
   std::vector<std::string> classes;
   CLI::App app(
-      "Open-loop HTTP/1.1 load: requests leave when they are due, whether or not earlier ones\n"
-      "were answered, and latency counts from when they were due. Exits 1 when any request\n"
-      "failed or the server cannot be reached, 2 for a bad flag.",
+      "HTTP/1.1, HTTP/2 (prior knowledge) and unary gRPC load whose every answer is checked.\n"
+      "Open loop, where a class has a rate: requests leave when they are due, whether or not\n"
+      "earlier ones were answered, and latency counts from when they were due. Closed loop,\n"
+      "where a class of HTTP/2 or gRPC has none: each connection keeps `streams` requests in\n"
+      "flight. Exits 1 when any request failed or the server cannot be reached, 2 for a bad\n"
+      "flag.",
       "bwos-load");
   app.add_option("--target", target, "IPv4 address and port")->capture_default_str();
   app.add_option(
          "--class", classes,
-         "name=..,connections=1..60000,path=..,rate=..[,burst=N][,post=BYTES][,length=BYTES];\n"
-         "repeat it for several. rate is in requests/s of the whole class, spread evenly over\n"
-         "its connections; burst sends as many at once, in one write; post sends a body;\n"
-         "length is what every answer's body must have. A path must not contain a comma")
+         "key=value,.. of one kind of requests, which is reported apart; repeat it for several:\n"
+         "name=..        in the report; the path where it is missing\n"
+         "protocol=..    http1 (default), h2 or grpc\n"
+         "connections=N  1 to 60000, of its own; default 1\n"
+         "over=NAME      none of its own: its requests go over those of that class (h2, grpc)\n"
+         "path=..        without a comma; under grpc /package.Service/Method\n"
+         "rate=R         requests/s of the whole class, spread evenly over the connections,\n"
+         "               0.001 to 1e7; http1: default 1000; h2, grpc: default a closed loop\n"
+         "burst=N        1 to 1000 requests are due at once, and leave in one write\n"
+         "streams=N      1 to 100000: the most in flight on a connection (h2, grpc); default 1\n"
+         "               in a closed loop, with a rate what the server allows; never more\n"
+         "window=BYTES   1 to 2147483647: what the server may send before it must wait for us,\n"
+         "               on a stream and, above 65535, on a connection; default 1048576\n"
+         "post=BYTES     0 to 1048576: sends a body (http1, h2)\n"
+         "length=BYTES   0 to 1048576: what every answer's body or message must have\n"
+         "message=HEX    what a gRPC call sends; default empty\n"
+         "reply=HEX      what every gRPC answer must be\n"
+         "as in protocol=grpc,connections=10,streams=100,path=/helloworld.Greeter/SayHello,\n"
+         "message=0a0462776f73,reply=0a0a48656c6c6f2062776f73")
       ->required();
   const std::map<std::string, arrival_kind> kinds{{"fixed", arrival_kind::fixed},
                                                   {"poisson", arrival_kind::poisson}};
@@ -114,6 +209,9 @@ options parse_command_line(int argc, char** argv) {
       ->check(CLI::Range(1U, 256U))
       ->capture_default_str();
   app.add_option("--seed", result.seed, "of the arrivals")->capture_default_str();
+  app.add_flag("--spin", result.spin,
+               "poll instead of sleeping, on a CPU of its own: a server that writes once for each\n"
+               "answer would else pay for waking us up each time");
   app.add_option("--realtime", result.realtime, "SCHED_FIFO priority, 1 to 99")
       ->check(CLI::Range(1, 99));
   app.add_option("--json", result.json, "write JSON to this file; - for standard output");
@@ -125,6 +223,7 @@ options parse_command_line(int argc, char** argv) {
   try {
     result.target = parse_target(target);
     for (const std::string& text : classes) result.classes.push_back(parse_class(text));
+    for (std::size_t i = 0; i < classes.size(); ++i) carrier_of(result.classes, i);
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "bwos-load: %s\n", error.what());
     std::exit(2);

@@ -14,15 +14,20 @@
 namespace bwos::load {
 
 enum class failure : std::size_t {
-  status,     // answered, but not 200
-  length,     // answered with a body of the wrong length
-  closed,     // lost: the peer closed the connection first
-  reset,      // lost: the connection broke
-  malformed,  // lost: the peer sent something else than an answer
-  unsent      // due on a connection that is gone, or that has too many outstanding
+  status,        // answered, but not 200; under gRPC also not as application/grpc
+  grpc_status,   // answered, but without `grpc-status: 0` at its end
+  length,        // answered with a body of the wrong length, or not with one whole gRPC message
+  body,          // answered with another gRPC message than expected, or a compressed one
+  closed,        // lost: the peer closed the connection first
+  reset,         // lost: the connection broke
+  malformed,     // lost: the peer sent something else than an answer
+  stream_reset,  // lost: the peer reset the stream
+  unsent         // due on a connection that is gone or has too many outstanding, or sent and by the
+          // peer's GOAWAY not processed; once for each place of a closed loop that ended early
 };
-inline constexpr std::array<const char*, 6> failure_names = {"status", "length",    "closed",
-                                                             "reset",  "malformed", "unsent"};
+inline constexpr std::array<const char*, 9> failure_names = {"status",    "grpc_status",  "length",
+                                                             "body",      "closed",       "reset",
+                                                             "malformed", "stream_reset", "unsent"};
 
 struct class_outcome {
   histogram latency_ns;
@@ -35,7 +40,8 @@ struct class_outcome {
   std::uint64_t failed(failure kind) const { return failures[static_cast<std::size_t>(kind)]; }
 
   std::uint64_t lost() const {
-    return failed(failure::closed) + failed(failure::reset) + failed(failure::malformed);
+    return failed(failure::closed) + failed(failure::reset) + failed(failure::malformed) +
+           failed(failure::stream_reset);
   }
 
   std::uint64_t all_failures() const {

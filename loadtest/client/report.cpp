@@ -39,6 +39,8 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
+constexpr std::array<const char*, 3> protocol_names = {"http1", "h2", "grpc"};
+
 void add_percentiles(std::string& out, const histogram& from) {
   add(out, R"("p50": %.3f, "p90": %.3f, "p99": %.3f, "p99.9": %.3f, "max": %.3f, "mean": %.3f)",
       us(from.percentile(50)), us(from.percentile(90)), us(from.percentile(99)),
@@ -48,6 +50,8 @@ void add_percentiles(std::string& out, const histogram& from) {
 void add_class(std::string& out, const options& with, const request_class& which,
                const class_outcome& result) {
   out += "    {\"name\": " + quoted(which.name) + ", \"path\": " + quoted(which.path);
+  add(out, R"(, "protocol": "%s", "streams": %u)",
+      protocol_names[static_cast<std::size_t>(which.protocol)], which.streams);
   add(out, R"(, "connections": %u, "rate_asked": %.3f, "rate_answered": %.3f)", which.connections,
       which.rate, static_cast<double>(result.answered) / with.duration_s);
   add(out, R"(, "sent": %llu, "answered": %llu, "lost": %llu, "outstanding": %llu)",

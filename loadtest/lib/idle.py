@@ -30,7 +30,53 @@ def _asked_once(port: int) -> socket.socket:
     return connection
 
 
-def measure_idle(server, count: int) -> dict:
+def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def _field(name: bytes, value: bytes) -> bytes:
+    """A literal that no table keeps."""
+    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+DATA, HEADERS, SETTINGS = 0, 1, 4
+END_STREAM, ACK, END_HEADERS = 1, 1, 4
+CALL = (
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    + _frame(SETTINGS, 0, 0)
+    + _frame(HEADERS, END_HEADERS, 1,
+             _field(b":method", b"POST") + _field(b":scheme", b"http") + _field(b":authority", b"localhost")
+             + _field(b":path", b"/helloworld.Greeter/SayHello") + _field(b"content-type", b"application/grpc")
+             + _field(b"te", b"trailers"))
+    + _frame(DATA, END_STREAM, 1, b"\0\0\0\0\6\n\4bwos")
+)  # fmt: skip
+
+
+def _called_once(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
+    connection.sendall(CALL)
+    received, message = b"", b""
+    while True:
+        size = 9 + int.from_bytes(received[:3], "big") if len(received) >= 9 else 9
+        if len(received) < 9 or len(received) < size:
+            part = connection.recv(4096)
+            if not part:
+                raise Failed("the server closed a connection instead of answering")
+            received += part
+            continue
+        kind, flags, stream = received[3], received[4], int.from_bytes(received[5:9], "big")
+        message += received[9:size] if kind == DATA else b""
+        received = received[size:]
+        if stream == 1 and kind in (DATA, HEADERS) and flags & END_STREAM:
+            break
+    if message != b"\0\0\0\0\x0c\n\nHello bwos":
+        raise Failed(f"the server answered {message!r}")
+    connection.sendall(_frame(SETTINGS, ACK, 0))
+    return connection
+
+
+def measure_idle(server, count: int, grpc: bool = False) -> dict:
     """Opens `count` connections that each get one answer, and leaves them open meanwhile."""
     if measure.raise_descriptor_limit() < count + 100:
         raise Failed(f"{count} connections need a descriptor limit (ulimit -Hn) of {count + 100}")
@@ -38,7 +84,7 @@ def measure_idle(server, count: int) -> dict:
     connections: list[socket.socket] = []
     try:
         for _ in range(count):
-            connections.append(_asked_once(server.http_port))
+            connections.append(_called_once(server.grpc_port) if grpc else _asked_once(server.http_port))
         time.sleep(SETTLE_S)
         after = measure.rss_kib(server.pid)
     except OSError as error:

@@ -18,6 +18,7 @@ from lib.scenarios import Scenario
 METRICS = [
     ("requests_per_s", "req/s", "{:,.0f}"),
     ("server_cpu_us", "CPU us/req", "{:.2f}"),
+    ("server_busy", "its CPU", "{:.0%}"),
     ("client_cpu_us", "client us", "{:.2f}"),
     ("p50_us", "p50 us", "{:,.0f}"),
     ("p99_us", "p99 us", "{:,.0f}"),
@@ -31,6 +32,7 @@ METRICS = [
     ("rss_growth_kib", "grown KiB", "{:,.0f}"),
 ]
 WITH_SPREAD = {"requests_per_s", "server_cpu_us", "p99_us", "bytes_per_connection"}
+BUSY_LEAST = 0.95  # of a server's one CPU: below it the client may be the limit, and the row is marked
 RATIOS = [("server_cpu_us", "CPU"), ("p99_us", "p99")]
 
 
@@ -68,7 +70,8 @@ def cell_table(scenario: Scenario, records: list[dict], cell: str) -> str:
     rows[0] += [f"{what} / {scenario.baseline}" for _, what in compared]
     for name in names:
         good = max((len(stats.by_round(records, cell, name, metric)) for metric, _, _ in columns), default=0)
-        row = [name, str(good)]
+        busy = list(stats.by_round(records, cell, name, "server_busy").values())
+        row = [name + (" *" if busy and median(busy) < BUSY_LEAST else ""), str(good)]
         for metric, _, form in columns:
             values = list(stats.by_round(records, cell, name, metric).values())
             if not values:
@@ -106,10 +109,14 @@ def text(scenario: Scenario, records: list[dict]) -> str:
     parts = [f"{scenario.name}: {scenario.question}"]
     for cell in scenario.cells:
         load = f"{cell.tool}, {cell.connections} connections"
+        if cell.streams > 1:
+            load += f" of {cell.streams} streams"
         if cell.rate:
             load += f", {cell.rate:,.0f} requests/s"
         parts.append(f"{cell.name} ({load}); median, ± half the interquartile range\n"
                      + cell_table(scenario, records, cell.name))  # fmt: skip
+    if any(line.split()[1:2] == ["*"] for part in parts[1:] for line in part.splitlines()):
+        parts.append(f"* the server kept its CPU less than {BUSY_LEAST:.0%} busy: the client may be the limit")
     targets = target_table(scenario, records)
     if targets:
         parts.append(targets)
@@ -171,6 +178,7 @@ def machine(build_dir: Path) -> dict:
         "versions": {
             "python": platform.python_version(),
             "wrk": _output("wrk", "-v").partition("\n")[0],
+            "h2load": _output("h2load", "--version"),
             "ghz": _output(ghz, "--version") if ghz else "",
         },
     }

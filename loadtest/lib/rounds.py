@@ -16,7 +16,7 @@ from lib.servers import Server
 
 COLUMNS = [
     "scenario", "round", "order", "cell", "variant", "tool", "seconds", "rate_asked", "requests", "requests_per_s",
-    "server_cpu_us", "server_user_us", "server_system_us", "client_cpu_us", "p50_us", "p90_us", "p99_us", "p999_us",
+    "server_cpu_us", "server_user_us", "server_system_us", "server_busy", "client_cpu_us", "p50_us", "p90_us", "p99_us", "p999_us",
     "max_us", "slow_p50_us", "slow_p99_us", "late_p50_us", "late_p99_us", "late_max_us", "voluntary_per_request",
     "involuntary_per_request", "server_rss_kib", "bytes_per_connection",
     "rss_growth_kib", "errors", "failed",
@@ -106,7 +106,7 @@ class Measurement:
     def _keeps_up(self, server: Server, cell: Cell, rate: float) -> bool:
         """Requests leave on time, and half of the answers come before more than a few others are due."""
         command = tools.load_command(
-            replace(cell, rate=rate), server.http_port, 1, self.settings.build_dir, 1, self.settings.realtime
+            replace(cell, rate=rate), _port(server, cell), 1, self.settings.build_dir, 1, self.settings.realtime
         )
         raw = self._raw / f"peak-{cell.name}-{server.variant.name}-{rate:.0f}.txt"
         found = tools.parse_load(measure.run_tool(command, server.pid, raw, timeout_s=30).output)
@@ -115,7 +115,7 @@ class Measurement:
     def _busy(self, server: Server, cell: Cell, rate: float) -> float:
         seconds = self.settings.seconds
         command = tools.load_command(
-            replace(cell, rate=rate), server.http_port, seconds, self.settings.build_dir, 1, self.settings.realtime
+            replace(cell, rate=rate), _port(server, cell), seconds, self.settings.build_dir, 1, self.settings.realtime
         )
         cpus = len(os.sched_getaffinity(0))
         before = measure.machine_busy_s()
@@ -164,7 +164,7 @@ class Measurement:
 
     def _measure(self, number: int, cell: Cell, name: str, server: Server) -> dict:
         if cell.tool == "idle":
-            return idle.measure_idle(server, cell.connections)
+            return idle.measure_idle(server, cell.connections, _is_grpc(cell))
         settings = self.settings
         if cell.tool == "soak":
             samples = self._folder / f"rss-{number:02}-{name}.csv"
@@ -173,10 +173,13 @@ class Measurement:
             command = tools.wrk_command(cell, server.http_port, settings.seconds)
         elif cell.tool == "ghz":
             command = tools.ghz_command(cell, server.grpc_port, settings.seconds)
+        elif cell.tool == "h2load":
+            body = (self._raw / "say_hello.bin").resolve()
+            command = tools.h2load_command(cell, server.grpc_port, settings.seconds, body)
         else:
             # The same arrivals for all servers of a round, others in the next.
             command = tools.load_command(
-                cell, server.http_port, settings.seconds, settings.build_dir, number, settings.realtime
+                cell, _port(server, cell), settings.seconds, settings.build_dir, number, settings.realtime
             )
         raw = self._raw / f"{number:02}-{cell.name}-{name}.txt"
         ran = measure.run_tool(command, server.pid, raw, settings.seconds * 3 + 30)
@@ -192,6 +195,8 @@ class Measurement:
             "server_cpu_us": ran.server.cpu_s * 1e6 / count,
             "server_user_us": ran.server.user_s * 1e6 / count,
             "server_system_us": ran.server.system_s * 1e6 / count,
+            # Of its one CPU, from before the tool starts until after it ends.
+            "server_busy": None if server.variant.cpu is None else ran.server.cpu_s / ran.wall_s,
             "client_cpu_us": ran.client_cpu_s * 1e6 / count,
             "voluntary_per_request": ran.server.voluntary / count,
             "involuntary_per_request": ran.server.involuntary / count,
@@ -219,6 +224,14 @@ class Measurement:
             text += f"p99 {record['p99_us']:,.0f} us" if record["p99_us"] else "no p99"
             text += f", {record['errors']} ERRORS" if record["errors"] else ""
         progress(text)
+
+
+def _is_grpc(cell: Cell) -> bool:
+    return any(each.protocol == "grpc" for each in cell.classes)
+
+
+def _port(server: Server, cell: Cell) -> int:
+    return server.grpc_port if _is_grpc(cell) else server.http_port
 
 
 def _short(value):

@@ -16,6 +16,18 @@ class RequestClass:
     path: str
     share: float = 0  # of the cell's rate; 0: each connection gets as much as any other without one
     burst: int = 1  # requests that leave in one write
+    protocol: str = "http1"  # or grpc
+    message: str = ""  # of grpc: what is sent, in hexadecimal digits
+    reply: str = ""  # and what every answer must be
+    over: str = ""  # of grpc: the class whose connections it shares, for it has none
+
+
+# SayHello of "bwos", and "Hello bwos".
+HELLO = RequestClass("hello", 0, "/helloworld.Greeter/SayHello", protocol="grpc",
+                     message="0a0462776f73", reply="0a0a48656c6c6f2062776f73")  # fmt: skip
+# Request and reply are the microseconds to burn.
+BURN_30 = RequestClass("burn", 0, "/bwos.Work/Burn", protocol="grpc", message="081e", reply="081e")
+BURN_200 = replace(BURN_30, message="08c801", reply="08c801")
 
 
 @dataclass(frozen=True)
@@ -23,16 +35,18 @@ class Cell:
     """One load."""
 
     name: str
-    tool: str = "wrk"  # wrk, ghz, bwos-load, idle or soak
+    tool: str = "wrk"  # wrk, h2load, ghz, bwos-load, idle or soak
     connections: int = 64
     path: str = "/plaintext"
     script: str = ""  # of wrk, in loadtest/lua
     threads: int = 1  # of wrk
     has_latency: bool = True  # False: wrk's percentiles of pipelined answers are wrong
     client_cpu: int | None = None
-    streams: int = 1  # of ghz: calls in flight on a connection
+    streams: int = 1  # of gRPC: calls in flight on a connection; with a rate at most
     classes: tuple[RequestClass, ...] = ()  # of bwos-load; the first one's latency is the cell's
-    rate: float = 0  # of bwos-load: all classes together; from the calibration where it is 0
+    # Of bwos-load: all classes together; from the calibration where it is 0 and the cell has one of the next two, else
+    # a closed loop.
+    rate: float = 0
     busy: float = 0  # the share of all CPUs that the calibration aims at
     of_peak: float = 0  # instead: the share of the rate that the slowest variant can keep up with
 
@@ -325,6 +339,106 @@ def _grpc() -> Scenario:
     )
 
 
+# Our server with its own gRPC over HTTP/2.
+def _native(name: str, *flags: str, cpu: int | None = None, holds: str = "") -> Variant:
+    flags = ("--grpc", "native", *flags)
+    return Variant(name, "bwos-server", flags, cpu, holds, needs_grpc=True, needs_flag="--grpc")
+
+
+def _grpc_h2(cpus) -> Scenario:
+    server_cpu, client_cpu = cpus
+    shapes = ((10, 1), (50, 20), (10, 100))
+    closed = tuple(
+        Cell(f"{connections}x{streams}", "bwos-load", connections, streams=streams, client_cpu=client_cpu,
+             classes=(replace(HELLO, connections=connections),))
+        for connections, streams in shapes
+    )  # fmt: skip
+    beside = tuple(
+        replace(cell, name=f"{cell.name}-{tool}", tool=tool, classes=()) for tool in ("h2load", "ghz") for cell in closed
+    )
+    one = ("--workers", "1", "--pin")
+    ours = ("native-epoll", "native-io_uring")
+    return Scenario(
+        "grpc-h2",
+        "What does a SayHello cost one worker, all threads of a server on one CPU?",
+        (
+            _native("native-epoll", *one, "--reactor", "epoll", cpu=server_cpu),
+            _native("native-io_uring", *one, "--reactor", "io_uring", "--reactor-group", "1",
+                    cpu=server_cpu, holds="[io_uring]"),
+            Variant("grpc++", "bwos-server", ("--grpc", "grpc++", "--workers", "1"), server_cpu,
+                    needs_grpc=True, needs_flag="--grpc"),
+            *_peers(1, "h2_floor", "grpc_cq", "tonic", cpu=server_cpu, needs_grpc=True),
+        ),
+        closed + beside,
+        "h2_floor",
+        tuple(Target("server_cpu_us", each, "h2_floor", 1.15, _names(closed)) for each in ours)
+        + tuple(
+            Target("server_cpu_us", each, versus, limit, (cell,))
+            for each in ours
+            for versus, limit, cell in (
+                ("grpc_cq", 0.62, "10x1"),
+                ("grpc_cq", 0.15, "10x100"),
+                ("tonic", 0.75, "10x1"),
+                ("tonic", 0.25, "50x20"),
+                ("tonic", 0.20, "10x100"),
+            )
+        )
+        + tuple(Target("p99_us", each, "tonic", 0.2, ("10x100",)) for each in ours),
+    )  # fmt: skip
+
+
+def _grpc_skew() -> Scenario:
+    classes = (replace(HELLO, connections=50), replace(BURN_200, share=0.1, over="hello"))
+    alone = ("--workers", "2", "--reactor-group", "1", "--steal", "none")
+    return Scenario(
+        "grpc-skew",
+        "What do calls pay when a tenth of them, on the same connections, takes 200 us of CPU?",
+        (
+            _native("native", "--workers", "2"),
+            _native("thread-per-core", *alone),
+            *_peers(2, "grpc_cq", "tonic", needs_grpc=True),
+        ),
+        (Cell("busy60", "bwos-load", 50, streams=20, classes=classes, busy=0.6),),
+        "grpc_cq",
+        (
+            Target("p99_us", "native", "thread-per-core", 0.35, ("busy60",)),
+            Target("p99_us", "native", "grpc_cq", 0.5, ("busy60",)),
+        ),
+        calibrate_with="grpc_cq",
+    )
+
+
+def _grpc_one_connection() -> Scenario:
+    cells = tuple(
+        Cell(name, "bwos-load", 1, streams=100, classes=(replace(burn, connections=1),))
+        for name, burn in (("burn30", BURN_30), ("burn200", BURN_200))
+    )
+    return Scenario(
+        "grpc-one-connection",
+        "Do the calls of one connection use both workers?",
+        (_native("one-worker", "--workers", "1"), _native("two-workers", "--workers", "2")),
+        cells,
+        "one-worker",
+        # Upside down, as a target is an upper limit: at least 1.7 times the throughput.
+        (Target("requests_per_s", "one-worker", "two-workers", 0.588, _names(cells)),),
+    )
+
+
+def _grpc_memory() -> Scenario:
+    room = ("--connections-max", "12000")
+    return Scenario(
+        "grpc-memory",
+        "How much does a connection that waits after its first call hold? h2_floor's is a bare nghttp2 session",
+        (
+            _native("native-epoll", *room, "--reactor", "epoll"),
+            _native("native-io_uring", *room, "--reactor", "io_uring", "--reactor-group", "1", holds="[io_uring]"),
+            *_peers(1, "h2_floor", "grpc_cq", "tonic", needs_grpc=True),
+        ),
+        (Cell("idle5000", "idle", connections=5000, classes=(replace(HELLO, connections=5000),)),),
+        "h2_floor",
+    )
+
+
 def all_scenarios(cpus: tuple[int, int]) -> dict[str, Scenario]:
     """In the order in which they run; `cpus` are for a pinned server and its client."""
     echo = Cell("echo128-c64", path="/echo", script="echo.lua")
@@ -348,5 +462,9 @@ def all_scenarios(cpus: tuple[int, int]) -> dict[str, Scenario]:
         _memory(),
         _soak(),
         _grpc(),
+        _grpc_h2(cpus),
+        _grpc_skew(),
+        _grpc_one_connection(),
+        _grpc_memory(),
     )  # fmt: skip
     return {scenario.name: scenario for scenario in scenarios}

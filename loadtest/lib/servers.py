@@ -10,14 +10,14 @@ from pathlib import Path
 from lib import measure
 from lib.measure import REPOSITORY, Failed
 
-READY = re.compile(r"listening http=127\.0\.0\.1:(\d+)(?: grpc=127\.0\.0\.1:(\d+))?")
+READY = re.compile(r"listening(?: http=127\.0\.0\.1:(\d+))?(?: grpc=127\.0\.0\.1:(\d+))?")
 
 # Where the build puts our own programs; a peer <name> is loadtest/peers/<name>, by the target peer_<name>.
 OURS = {
     "bwos-server": "server/bwos-server",
     "bwos-load": "loadtest/bwos-load",
 }
-NEEDS_CARGO = ("tokio", "hyper")
+NEEDS_CARGO = ("tokio", "hyper", "tonic")
 
 
 def program(build_dir: Path, name: str) -> Path:
@@ -36,6 +36,16 @@ def missing_program(build_dir: Path, name: str) -> str | None:
     return why
 
 
+def missing_flag(build_dir: Path, variant: "Variant") -> str | None:
+    if not variant.needs_flag:
+        return None
+    path = program(build_dir, variant.program)
+    told = subprocess.run([REPOSITORY / path, "--help"], capture_output=True, text=True, check=False)
+    if re.search(re.escape(variant.needs_flag) + r"(?![\w-])", told.stdout + told.stderr):
+        return None
+    return f"{path} has no flag {variant.needs_flag}"
+
+
 @dataclass(frozen=True)
 class Variant:
     """One server with its flags, under the name that the tables use."""
@@ -46,6 +56,7 @@ class Variant:
     cpu: int | None = None  # the only one it may run on
     holds: str = ""  # a descriptor of this kind must be open, or it fell back to something else
     needs_grpc: bool = False
+    needs_flag: str = ""  # it is left out where the program's --help does not name this one
 
     def command(self, build_dir: Path) -> list[str]:
         path = program(build_dir, self.program)
@@ -74,11 +85,11 @@ class Server:
             raise Failed(f"{variant.name} did not start: {error}") from error
         line = measure.read_line(self._child, timeout_s=20)
         found = READY.match(line)
-        if not found or (variant.needs_grpc and not found[2]):
+        if not found or not found[2 if variant.needs_grpc else 1]:
             self.stop()
             complaint = log.read_text(errors="replace").strip()
             raise Failed(f"{variant.name} did not become ready; it said {line!r} {complaint[-500:]}")
-        self.http_port = int(found[1])
+        self.http_port = int(found[1] or 0)
         self.grpc_port = int(found[2] or 0)
         if variant.holds and not self._holds(variant.holds):
             self.stop()

@@ -15,6 +15,7 @@ LUA = "loadtest/lua"
 PROTO = "proto/helloworld.proto"
 HINTS = {
     "wrk": "apt-get install wrk",
+    "h2load": "apt-get install nghttp2-client",
     "ghz": "go install github.com/bojand/ghz/cmd/ghz@v0.121.0 (needs Go 1.22 or newer)",
 }
 UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6, "m": 60e6, "h": 3600e6}
@@ -25,16 +26,19 @@ def find(name: str) -> str | None:
     return shutil.which(name) or (str(in_go) if os.access(in_go, os.X_OK) else None)
 
 
+def _pinned(cell) -> list[str]:
+    return [] if cell.client_cpu is None else ["taskset", "-c", str(cell.client_cpu)]
+
+
 def wrk_command(cell, port: int, seconds: int) -> list[str]:
     command = ["wrk", f"-t{cell.threads}", f"-c{cell.connections}", f"-d{seconds}s", "--latency"]
     if cell.script:
         command += ["-s", f"{LUA}/{cell.script}"]
-    pinned = [] if cell.client_cpu is None else ["taskset", "-c", str(cell.client_cpu)]
-    return pinned + command + [f"http://127.0.0.1:{port}{cell.path}"]
+    return _pinned(cell) + command + [f"http://127.0.0.1:{port}{cell.path}"]
 
 
 def ghz_command(cell, port: int, seconds: int) -> list[str]:
-    return [
+    return _pinned(cell) + [
         find("ghz"), "--insecure", "--proto", PROTO, "--call", "helloworld.Greeter.SayHello",
         "-d", '{"name":"bwos"}', "-z", f"{seconds}s", "--duration-stop", "wait",
         "--connections", str(cell.connections), "--concurrency", str(cell.connections * cell.streams),
@@ -42,26 +46,48 @@ def ghz_command(cell, port: int, seconds: int) -> list[str]:
     ]  # fmt: skip
 
 
+def h2load_command(cell, port: int, seconds: int, body: Path) -> list[str]:
+    """SayHello of "bwos"; the file `body` is written for it."""
+    message = b"\x0a\x04bwos"
+    body.write_bytes(b"\0" + len(message).to_bytes(4, "big") + message)
+    return _pinned(cell) + [
+        "h2load", "-t1", f"-c{cell.connections}", f"-m{cell.streams}", f"-D{seconds}", "-d", str(body),
+        "-H", "content-type: application/grpc", "-H", "te: trailers",
+        f"http://127.0.0.1:{port}/helloworld.Greeter/SayHello",
+    ]  # fmt: skip
+
+
 def load_command(cell, port: int, seconds: float, build_dir: Path, seed: int, realtime: int) -> list[str]:
-    """Classes get their share of the cell's rate; the other ones' connections divide the rest evenly."""
+    """Classes get their share of the cell's rate; the other ones' connections divide the rest evenly. Without a rate
+    it is a closed loop."""
     rest = 1 - sum(each.share for each in cell.classes)
     connections = sum(each.connections for each in cell.classes if not each.share)
     path = program(build_dir, "bwos-load")
     command = [str(path) if path.is_absolute() else f"./{path}", "--target", f"127.0.0.1:{port}", "--json", "-"]
     command += ["--duration", str(seconds), "--warmup", "0.5", "--seed", str(seed)]
-    if realtime:
+    if cell.client_cpu is not None and not cell.rate:
+        command.append("--spin")
+    if realtime and cell.rate:
         command += ["--realtime", str(realtime)]
     for each in cell.classes:
-        rate = cell.rate * (each.share or rest * each.connections / connections)
-        text = f"name={each.name},connections={each.connections},path={each.path},rate={rate:.3f}"
+        text = f"name={each.name},path={each.path}"
+        if each.protocol != "http1":
+            text += f",protocol={each.protocol},message={each.message},reply={each.reply}"
+        if each.over:
+            text += f",over={each.over}"
+        else:
+            text += f",connections={each.connections}"
+            text += f",streams={cell.streams}" if each.protocol != "http1" else ""
+        if cell.rate:
+            text += f",rate={cell.rate * (each.share or rest * each.connections / connections):.3f}"
         command += ["--class", text + (f",burst={each.burst}" if each.burst > 1 else "")]
-    return command
+    return _pinned(cell) + command
 
 
 def _time_us(text: str) -> float:
     found = re.fullmatch(r"([\d.]+)(us|ms|s|m|h)", text)
     if not found:
-        raise Failed(f"wrk wrote {text!r} where a time was expected")
+        raise Failed(f"{text!r} stands where a time was expected")
     return float(found[1]) * UNITS_US[found[2]]
 
 
@@ -108,6 +134,27 @@ def parse_ghz(output: str) -> dict:
         raise Failed(f"ghz gave no result ({error}): {output.strip()[-300:]!r}") from error
 
 
+def parse_h2load(output: str) -> dict:
+    """It looks at :status only: a call that failed with a grpc-status is a good one to it."""
+    rate = re.search(r"^finished in [\d.]+\w+, ([\d.]+) req/s", output, re.MULTILINE)
+    counts = re.search(
+        r"^requests: \d+ total, \d+ started, (\d+) done, \d+ succeeded, (\d+) failed, (\d+) errored", output, re.MULTILINE
+    )
+    longest = re.search(r"^time for request: +\S+ +(\S+)", output, re.MULTILINE)
+    if not (rate and counts and longest):
+        raise Failed(f"h2load gave no result: {output.strip()[-300:]!r}")
+    done, failed, errored = map(int, counts.groups())
+    return {
+        "requests": done,
+        "requests_per_s": float(rate[1]),
+        "p50_us": None,
+        "p90_us": None,
+        "p99_us": None,
+        "max_us": _time_us(longest[1]) if done else None,
+        "errors": failed + errored,
+    }
+
+
 def without_details(output: str) -> str:
     """ghz's result without its list of every single call, which takes megabytes a run."""
     data = json.loads(output)
@@ -144,4 +191,4 @@ def parse_load(output: str) -> dict:
         raise Failed(f"bwos-load gave no result ({error}): {output.strip()[-300:]!r}") from error
 
 
-PARSERS = {"wrk": parse_wrk, "ghz": parse_ghz, "bwos-load": parse_load}
+PARSERS = {"wrk": parse_wrk, "ghz": parse_ghz, "h2load": parse_h2load, "bwos-load": parse_load}

@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -45,7 +47,7 @@ class peer {
     std::FILE* out = ::fdopen(ends[0], "r");
     unsigned port = 0;
     const bool ready =
-        error == 0 && std::fscanf(out, "listening http=127.0.0.1:%u", &port) == 1 && port != 0;
+        error == 0 && std::fscanf(out, "listening %*[a-z]=127.0.0.1:%u", &port) == 1 && port != 0;
     std::fclose(out);
     if (!ready) throw std::runtime_error("the peer did not start: " + command[0]);
     target_ = parse_target("127.0.0.1:" + std::to_string(port));
@@ -93,7 +95,7 @@ void expect_all_accounted_for(const options& with, const outcome& found) {
   EXPECT_GT(found.client_cpu_s, 0);
 }
 
-class end_to_end : public testing::TestWithParam<const char*> {
+class with_peer : public testing::TestWithParam<const char*> {
  protected:
   // Those on Tokio are built on request only; the others this test depends on.
   void SetUp() override {
@@ -101,6 +103,8 @@ class end_to_end : public testing::TestWithParam<const char*> {
   }
   static std::string program() { return std::string(PEERS) + GetParam(); }
 };
+
+class end_to_end : public with_peer {};
 INSTANTIATE_TEST_SUITE_P(peers, end_to_end,
                          testing::Values("epoll_floor", "asio_coro", "asio_pool", "tokio", "hyper"),
                          [](const auto& of) { return std::string(of.param); });
@@ -183,6 +187,97 @@ TEST_P(end_to_end, requests_of_a_server_that_dies_are_lost_or_unsent) {
   EXPECT_GT(its.lost(), 0U);
   EXPECT_GT(its.failed(failure::unsent), 0U);
   EXPECT_EQ(its.sent, its.answered + its.lost() + its.outstanding);
+}
+
+class grpc_end_to_end : public with_peer {};
+INSTANTIATE_TEST_SUITE_P(peers, grpc_end_to_end, testing::Values("h2_floor", "grpc_cq", "tonic"),
+                         [](const auto& of) { return std::string(of.param); });
+
+// SayHello("bwos") is answered with "Hello bwos"; Burn(200) with 200.
+const std::string hello =
+    "protocol=grpc,path=/helloworld.Greeter/SayHello,message=0a0462776f73,"
+    "reply=0a0a48656c6c6f2062776f73";
+const std::string burn = "protocol=grpc,path=/bwos.Work/Burn,message=08c801,reply=08c801";
+
+TEST_P(grpc_end_to_end, a_closed_loop_is_answered_whatever_its_shape) {
+  const peer server({program(), "--threads", "2"});
+  for (const char* shape : {"connections=1,streams=1", "connections=10,streams=100",
+                            "connections=20,streams=1", "connections=1,streams=900"}) {
+    options with = one_second(server.target(), {hello + "," + shape});
+    with.duration_s = 0.3;
+    with.threads = 2;
+    with.spin = std::string_view(shape) == "connections=20,streams=1";
+    const outcome found = run(with);
+    const class_outcome& its = found.classes[0];
+    EXPECT_GT(its.answered, 0U) << shape;
+    EXPECT_EQ(its.sent, its.answered) << shape;
+    EXPECT_EQ(found.sent_in_all, found.answered_in_all) << shape;
+    EXPECT_EQ(its.latency_ns.count(), its.answered) << shape << as_table(with, found);
+  }
+}
+
+TEST_P(grpc_end_to_end, two_classes_on_the_same_connections_in_an_open_loop) {
+  const peer server({program(), "--threads", "2"});
+  options with = one_second(server.target(), {"name=hello," + hello + ",connections=10,rate=900",
+                                              "name=burn,over=hello," + burn + ",rate=100"});
+  with.threads = 2;
+  const outcome found = run(with);
+  expect_all_accounted_for(with, found);
+  EXPECT_GT(found.classes[1].latency_ns.percentile(50), 200'000);
+}
+
+TEST_P(grpc_end_to_end, a_burn_takes_as_long_as_it_says_and_is_capped) {
+  const peer server({program()});
+  // 1,000,000 us, of which 10,000 are burned.
+  const options with = one_second(
+      server.target(), {"protocol=grpc,path=/bwos.Work/Burn,message=08c0843d,reply=08904e"});
+  const outcome found = run(with);
+  EXPECT_GT(found.classes[0].answered, 0U);
+  EXPECT_EQ(found.failures(), 0U);
+  EXPECT_GE(found.classes[0].latency_ns.percentile(0), 9'990'000);
+}
+
+TEST_P(grpc_end_to_end, wrong_answers_are_errors_of_their_kind) {
+  const peer server({program()});
+  const options with =
+      one_second(server.target(),
+                 {"protocol=grpc,path=/helloworld.Greeter/Nothing,rate=100",
+                  "protocol=grpc,path=/helloworld.Greeter/SayHello,rate=100,length=9",
+                  "protocol=grpc,path=/helloworld.Greeter/SayHello,rate=100,reply=0a0648656c6c6f21",
+                  "protocol=grpc,path=/helloworld.Greeter/SayHello,rate=100,message=ff"});
+  const outcome found = run(with);
+  const std::array<failure, 4> kinds{failure::grpc_status, failure::length, failure::body,
+                                     failure::grpc_status};
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    EXPECT_GT(found.classes[i].answered, 0U);
+    EXPECT_EQ(found.classes[i].failed(kinds[i]), found.classes[i].answered) << i;
+    EXPECT_EQ(found.classes[i].all_failures(), found.classes[i].answered) << i;
+  }
+}
+
+TEST_P(grpc_end_to_end, calls_of_a_server_that_dies_are_lost_or_unsent) {
+  peer server({program()});
+  const options with =
+      one_second(server.target(), {"name=open," + burn + ",connections=2,rate=500,window=1000",
+                                   "name=closed," + burn + ",connections=2,streams=5"});
+  std::jthread killer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    server.stop();
+  });
+  const outcome found = run(with);
+  for (const class_outcome& its : found.classes) {
+    EXPECT_GT(its.answered, 0U);
+    EXPECT_GT(its.failed(failure::unsent), 0U);
+    EXPECT_EQ(its.sent, its.answered + its.lost() + its.outstanding);
+  }
+  EXPECT_GT(found.classes[1].lost(), 0U);
+}
+
+TEST(load_generator, a_server_of_http1_is_no_server_of_http2) {
+  const peer server({std::string(PEERS) + "epoll_floor"});
+  const outcome found = run(one_second(server.target(), {hello + ",streams=3"}));
+  EXPECT_EQ(found.classes[0].answered, 0U);
+  EXPECT_EQ(found.classes[0].failed(failure::unsent), 3U);
 }
 
 TEST(load_generator, a_target_that_does_not_listen_is_an_error) {

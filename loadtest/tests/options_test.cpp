@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <string>
+#include <vector>
 
-#include "connection.hpp"
+#include "http1_connection.hpp"
 
 namespace {
 
@@ -32,6 +34,45 @@ TEST(load_options, bad_classes_are_refused) {
        {"", "connections", "connections=0", "connections=70000", "rate=0", "rate=nan", "rate=12x",
         "path=plaintext", "color=red", "post=-1", "burst=0"}) {
     EXPECT_THROW(parse_class(bad), std::invalid_argument) << bad;
+  }
+}
+
+TEST(load_options, a_class_of_grpc_without_a_rate_is_a_closed_loop) {
+  const request_class call = parse_class(
+      "protocol=grpc,path=/a.B/C,connections=10,streams=100,window=70000,message=0a00ff,reply=");
+  EXPECT_EQ(call.protocol, protocol_kind::grpc);
+  EXPECT_EQ(call.rate, 0);
+  EXPECT_EQ(call.streams, 100U);
+  EXPECT_EQ(call.window_bytes, 70'000U);
+  EXPECT_EQ(call.message, std::string("\x0a\0\xff", 3));
+  EXPECT_EQ(call.reply, "");
+  EXPECT_EQ(parse_class("protocol=h2").streams, 1U);
+  EXPECT_EQ(parse_class("protocol=h2,rate=5").streams, 0U);
+  EXPECT_EQ(parse_class("path=/plaintext").rate, 1000);
+}
+
+TEST(load_options, what_a_protocol_has_no_use_for_is_refused) {
+  for (const char* bad :
+       {"protocol=http2", "streams=2", "window=5", "over=x", "message=00", "reply=00",
+        "protocol=h2,message=00", "protocol=h2,reply=00", "protocol=grpc,post=1",
+        "protocol=grpc,streams=0", "protocol=grpc,streams=100001", "protocol=grpc,window=0",
+        "protocol=grpc,window=2147483648", "protocol=grpc,message=0", "protocol=grpc,message=0g",
+        "protocol=grpc,burst=2", "protocol=grpc,over=x", "protocol=grpc,rate=1,over=x,streams=2",
+        "protocol=grpc,rate=1,over=x,connections=2"}) {
+    EXPECT_THROW(parse_class(bad), std::invalid_argument) << bad;
+  }
+}
+
+TEST(load_options, a_class_goes_over_the_connections_of_another) {
+  const std::vector<request_class> classes = {
+      parse_class("name=a,protocol=grpc,rate=5"),      parse_class("protocol=grpc,rate=5,over=a"),
+      parse_class("protocol=grpc,rate=5,over=none"),   parse_class("name=closed,protocol=grpc"),
+      parse_class("protocol=grpc,rate=5,over=closed"), parse_class("name=old"),
+      parse_class("protocol=grpc,rate=5,over=old")};
+  EXPECT_EQ(carrier_of(classes, 0), 0U);
+  EXPECT_EQ(carrier_of(classes, 1), 0U);
+  for (const std::size_t bad : {2U, 4U, 6U}) {
+    EXPECT_THROW(carrier_of(classes, bad), std::invalid_argument) << bad;
   }
 }
 

@@ -11,11 +11,12 @@ import sys
 import tempfile
 import unittest
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from lib import tools
 from lib.scenarios import all_scenarios
-from lib.servers import Server, Variant, missing_program
+from lib.servers import Server, Variant, missing_flag, missing_program
 
 RUN = Path(__file__).resolve().parents[1] / "run.py"
 BUILD = Path(os.environ.get("BWOS_BUILD_DIR", "build/release")).resolve()
@@ -126,6 +127,41 @@ class Run(unittest.TestCase):
         for row in rows:
             self.assertGreater(float(row["slow_p99_us"]), 200)
             self.assertNotEqual(row["late_p99_us"], "")
+
+    @unittest.skipUnless(len(os.sched_getaffinity(0)) > 1, "one CPU")
+    def test_a_closed_loop_of_calls_and_the_other_tools_beside_it(self):
+        done = self.run_it("--scenario", "grpc-h2", "--only", "h2_floor", "--rounds", "1", "--rounds-max", "1",
+                           "--seconds", "1")  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rows = {row["cell"]: row for row in self.rows()}
+        expected = {"10x1", "50x20", "10x100"}
+        for tool in ("h2load", "ghz"):
+            if tools.find(tool):
+                expected |= {f"{shape}-{tool}" for shape in ("10x1", "50x20", "10x100")}
+            else:
+                self.assertIn(f"left out: 10x1-{tool}: {tool} is not installed", done.stdout)
+        self.assertEqual(set(rows), expected)
+        for row in rows.values():
+            self.assertEqual((row["errors"], row["failed"]), ("0", ""), row)
+            self.assertGreater(int(row["requests"]), 0)
+            self.assertGreater(float(row["server_busy"]), 0)
+            self.assertGreater(float(row["client_cpu_us"]), 0)
+
+    def test_two_classes_of_calls_at_a_given_rate(self):
+        done = self.run_it("--scenario", "grpc-skew", "--quick", "--only", "grpc_cq", "--rates", "300,400",
+                           "--realtime", "0")  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for row in self.rows():
+            self.assertEqual((row["rate_asked"], row["errors"], row["failed"]), ("300", "0", ""))
+            self.assertGreater(float(row["slow_p99_us"]), 200)
+
+    def test_a_server_without_a_flag_that_a_variant_needs_is_left_out_by_name(self):
+        variant = Variant("new", "h2_floor", needs_flag="--none")
+        if why := missing_program(BUILD, "h2_floor"):
+            self.skipTest(why)
+        self.assertRegex(missing_flag(BUILD, variant), r"h2_floor has no flag --none$")
+        self.assertIsNone(missing_flag(BUILD, replace(variant, needs_flag="--port")))
+        self.assertIsNotNone(missing_flag(BUILD, replace(variant, needs_flag="--por")))
 
     def test_an_interrupt_keeps_what_was_measured_and_leaves_no_server(self):
         child = subprocess.Popen(self.command("--scenario", "skew", "--only", "asio_coro", "--rates", "300,400",

@@ -2,13 +2,14 @@
 """Recorded outputs of the load tools become records."""
 
 import json
+import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
 
 from lib import tools
 from lib.measure import Failed
-from lib.scenarios import Cell, RequestClass
+from lib.scenarios import BURN_200, HELLO, Cell, RequestClass
 
 RECORDED = Path(__file__).resolve().parent / "recorded"
 
@@ -87,6 +88,32 @@ class Ghz(unittest.TestCase):
                 tools.parse_ghz(text)
 
 
+class H2load(unittest.TestCase):
+    def test_a_good_run(self):
+        found = tools.parse_h2load(recorded("h2load.txt"))
+        self.assertEqual((found["requests"], found["errors"]), (35700, 0))
+        self.assertAlmostEqual(found["requests_per_s"], 35700.0)
+        self.assertAlmostEqual(found["max_us"], 99250.0)
+        self.assertIsNone(found["p99_us"])
+
+    def test_failed_requests_are_errors(self):
+        text = recorded("h2load.txt").replace(" 0 failed, 0 errored", " 3 failed, 4 errored")
+        self.assertEqual(tools.parse_h2load(text)["errors"], 7)
+
+    def test_garbage_is_a_failure(self):
+        for text in ("", "finished in 1.00s, 1.00 req/s, 1B/s"):
+            with self.assertRaises(Failed):
+                tools.parse_h2load(text)
+
+    def test_the_command_sends_a_message_with_its_prefix(self):
+        cell = Cell("x", "h2load", 10, streams=100, client_cpu=1)
+        with tempfile.TemporaryDirectory() as folder:
+            body = Path(folder) / "body"
+            command = tools.h2load_command(cell, 81, 3, body)
+            self.assertEqual(body.read_bytes(), b"\0\0\0\0\6\n\4bwos")
+        self.assertEqual(command[:7], ["taskset", "-c", "1", "h2load", "-t1", "-c10", "-m100"])
+
+
 class Load(unittest.TestCase):
     def test_the_first_class_gives_the_percentiles(self):
         found = tools.parse_load(recorded("bwos_load.json"))
@@ -106,8 +133,8 @@ class Load(unittest.TestCase):
         classes = (RequestClass("fast", 58, "/plaintext"), RequestClass("slow", 6, "/work?us=200"))
         cell = replace(Cell("x", "bwos-load", classes=classes), rate=6400)
         command = tools.load_command(cell, 81, 3, Path("build"), 5, 10)
-        self.assertIn("name=fast,connections=58,path=/plaintext,rate=5800.000", command)
-        self.assertIn("name=slow,connections=6,path=/work?us=200,rate=600.000", command)
+        self.assertIn("name=fast,path=/plaintext,connections=58,rate=5800.000", command)
+        self.assertIn("name=slow,path=/work?us=200,connections=6,rate=600.000", command)
         self.assertEqual(command[command.index("--realtime") + 1], "10")
         self.assertNotIn("burst", " ".join(command))
         self.assertNotIn("--realtime", tools.load_command(cell, 81, 3, Path("build"), 5, 0))
@@ -119,9 +146,32 @@ class Load(unittest.TestCase):
             RequestClass("slow", 6, "/work?us=200", share=0.2, burst=16),
         )
         command = tools.load_command(Cell("x", "bwos-load", classes=classes, rate=1000), 81, 3, Path("build"), 5, 10)
-        self.assertIn("name=fast,connections=3,path=/plaintext,rate=600.000", command)
-        self.assertIn("name=other,connections=1,path=/plaintext,rate=200.000", command)
-        self.assertIn("name=slow,connections=6,path=/work?us=200,rate=200.000,burst=16", command)
+        self.assertIn("name=fast,path=/plaintext,connections=3,rate=600.000", command)
+        self.assertIn("name=other,path=/plaintext,connections=1,rate=200.000", command)
+        self.assertIn("name=slow,path=/work?us=200,connections=6,rate=200.000,burst=16", command)
+
+    def test_a_closed_loop_has_streams_and_no_rate(self):
+        cell = Cell("x", "bwos-load", 10, streams=100, client_cpu=1, classes=(replace(HELLO, connections=10),))
+        command = tools.load_command(cell, 81, 3, Path("build"), 5, 10)
+        self.assertEqual(command[:3], ["taskset", "-c", "1"])
+        self.assertIn("--spin", command)
+        self.assertNotIn("--spin", tools.load_command(replace(cell, client_cpu=None), 81, 3, Path("build"), 5, 10))
+        self.assertNotIn("--realtime", command)
+        self.assertEqual(
+            command[-1],
+            "name=hello,path=/helloworld.Greeter/SayHello,protocol=grpc,message=0a0462776f73,"
+            "reply=0a0a48656c6c6f2062776f73,connections=10,streams=100",
+        )
+
+    def test_a_class_may_share_the_connections_of_another(self):
+        classes = (replace(HELLO, connections=50), replace(BURN_200, share=0.1, over="hello"))
+        command = tools.load_command(Cell("x", "bwos-load", 50, streams=20, classes=classes, rate=1000), 81, 3,
+                                     Path("build"), 5, 10)  # fmt: skip
+        self.assertTrue(command[-3].endswith(",connections=50,streams=20,rate=900.000"), command)
+        self.assertEqual(
+            command[-1],
+            "name=burn,path=/bwos.Work/Burn,protocol=grpc,message=08c801,reply=08c801,over=hello,rate=100.000",
+        )
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@
 #include <new>
 #include <sstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "asio_sockets/stream.hpp"
@@ -82,7 +83,7 @@ struct socket_listener::core : std::enable_shared_from_this<core> {
 
   asio::awaitable<void, strand> accept_all();
   asio::awaitable<void, strand> pause(std::chrono::milliseconds time);
-  asio::awaitable<void, strand> accept_the_last();
+  void accept_the_last() noexcept;
   void place(tcp_socket peer) noexcept;
   struct admission {
     bool fits;
@@ -126,7 +127,11 @@ class socket_listener::core::seat {
     if (!owner_) return;
     const std::lock_guard guard(owner_->lock);
     in_->erase(at_);
-    if (owner_->starved) asio::post(owner_->turns, [self = owner_] { self->timer.cancel(); });
+    if (!owner_->starved) return;
+    try {
+      asio::post(owner_->turns, [self = owner_] { self->timer.cancel(); });
+    } catch (const std::bad_alloc&) {  // the pause is short anyway
+    }
   }
   [[nodiscard]] stream socket() const noexcept { return stream(who_); }
 
@@ -166,20 +171,31 @@ asio::awaitable<void, socket_listener::core::strand> socket_listener::core::acce
     }
     if (!is_starved(error) || closing) continue;
     set_starved(true);
-    co_await pause(starved_retry);
+    try {
+      co_await pause(starved_retry);
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(starved_retry);  // others' connections need memory as well
+    }
     set_starved(false);
   }
-  co_await accept_the_last();
+  // What the backlog holds when the socket is closed would be reset: first nothing more may come.
+  ignore_new_connections(acceptor.native_handle());
+  try {
+    co_await pause(last_handshakes);
+  } catch (const std::bad_alloc&) {
+    std::this_thread::sleep_for(last_handshakes);
+  }
+  accept_the_last();
 }
 
-/// What the backlog holds when the socket is closed would be reset: first nothing more may come.
-asio::awaitable<void, socket_listener::core::strand> socket_listener::core::accept_the_last() {
-  ignore_new_connections(acceptor.native_handle());
-  co_await pause(last_handshakes);
+void socket_listener::core::accept_the_last() noexcept {
   std::error_code error;
-  while (error != asio::error::would_block && !is_starved(error)) {
-    tcp_socket peer = acceptor.accept(where.context(), error);
-    if (!error) place(std::move(peer));
+  try {
+    while (error != asio::error::would_block && !is_starved(error)) {
+      tcp_socket peer = acceptor.accept(where.context(), error);
+      if (!error) place(std::move(peer));
+    }
+  } catch (const std::bad_alloc&) {  // as without descriptors: the rest is reset
   }
   static_cast<void>(acceptor.close(error));
   const std::lock_guard guard(lock);
@@ -228,11 +244,19 @@ socket_listener::core::admission socket_listener::core::admit() noexcept {
 }
 
 awaitable<void> socket_listener::core::serve(seat where, const http1::context& shared) {
-  co_await http1::life::serve<sockets>(where.socket(), shared);
+  try {
+    co_await http1::life::serve<sockets>(where.socket(), shared);
+  } catch (const std::bad_alloc&) {  // for its coroutine
+    shared.metrics.here().out_of_memory();
+  }
 }
 
 awaitable<void> socket_listener::core::refuse(seat where, const http1::context& shared) {
-  co_await http1::life::refuse<sockets>(where.socket(), shared);
+  try {
+    co_await http1::life::refuse<sockets>(where.socket(), shared);
+  } catch (const std::bad_alloc&) {
+    shared.metrics.here().out_of_memory();
+  }
 }
 
 socket_listener::socket_listener(io_context_executor& where, const std::string& address,

@@ -2,6 +2,7 @@
 #include "asio_sockets/stream.hpp"
 
 #include <asio/error.hpp>
+#include <new>
 
 namespace bwos::server::asio_sockets {
 
@@ -15,15 +16,21 @@ std::unique_lock<std::mutex> socket_state::guard() {
   return alone_ ? std::unique_lock<std::mutex>() : std::unique_lock(lock_);
 }
 
-/// `start` starts the operation. Its handler, and what that resumes, may run elsewhere at once, but
-/// waits for the lock first: until it is released all this is alive.
+/// `start` starts the operation, and nothing behind it throws: the coroutine cannot take an
+/// exception and the end of the operation both. Its handler, and what that resumes, may run
+/// elsewhere at once, but waits for the lock first: until it is released all this is alive.
 template <class Start>
 void socket_state::begin(wait_for what, Start start) {
   const auto locked = guard();
-  waiting_ = what;
-  start();
-  if (interrupted_ && what == wait_for::bytes) socket_.cancel();
   if (deadline_ < armed_for_) arm();
+  start();
+  waiting_ = what;
+  if (interrupted_ && what == wait_for::bytes) cancel();
+}
+
+void socket_state::cancel() noexcept {
+  std::error_code ignored;
+  static_cast<void>(socket_.cancel(ignored));
 }
 
 std::error_code socket_state::end(std::error_code error) noexcept {
@@ -47,23 +54,24 @@ sent socket_state::end_send(std::error_code error, std::size_t bytes) noexcept {
 
 /// Under the lock.
 void socket_state::arm() {
-  armed_for_ = deadline_;
   timer_.expires_at(deadline_);
   timer_.async_wait([self = shared_from_this()](std::error_code error) {
     if (!error) self->on_timer();
   });
+  armed_for_ = deadline_;
 }
 
-void socket_state::on_timer() {
+void socket_state::on_timer() noexcept {
   const auto locked = guard();
   const clock::time_point now = clock::now();
   if (closed_ || now < armed_for_) return;  // it has been armed anew meanwhile
   armed_for_ = clock::time_point::max();
   if (waiting_ == wait_for::nothing) return;  // the next wait arms it
-  if (now < deadline_) {
+  if (now >= deadline_) return cancel();
+  try {
     arm();
-  } else {
-    socket_.cancel();
+  } catch (const std::bad_alloc&) {  // without a timer it could wait for ever: it ends
+    cancel();
   }
 }
 
@@ -71,7 +79,7 @@ void socket_state::interrupt() noexcept {
   const auto locked = guard();
   if (closed_) return;
   interrupted_ = true;
-  if (waiting_ == wait_for::bytes) socket_.cancel();
+  if (waiting_ == wait_for::bytes) cancel();
 }
 
 void socket_state::close() noexcept {

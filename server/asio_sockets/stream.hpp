@@ -71,7 +71,8 @@ class socket_state : public std::enable_shared_from_this<socket_state> {
   sent end_send(std::error_code error, std::size_t bytes) noexcept;
   std::error_code end(std::error_code error) noexcept;
   void arm();
-  void on_timer();
+  void on_timer() noexcept;
+  void cancel() noexcept;
   void close() noexcept;
 
   io_context_executor& where_;

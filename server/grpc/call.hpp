@@ -2,6 +2,10 @@
 #pragma once
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+#include <grpcpp/impl/rpc_service_method.h>
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/support/async_unary_call.h>
 
 #include <atomic>
 #include <bwos/continuation.hpp>
@@ -10,8 +14,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "executor.hpp"
+#include "rpc/context.hpp"
 
 namespace bwos::server {
 
@@ -125,17 +133,33 @@ class call_steps : public continuation {
 
 static_assert(alignof(call_steps) > call_steps::closed, "a tag must have room for the event");
 
-/// AsyncService::RequestX of a unary method X.
-template <class Service, class Request, class Reply>
-using arm_function = void (Service::*)(grpc::ServerContext*, Request*,
-                                       grpc::ServerAsyncResponseWriter<Reply>*,
-                                       grpc::CompletionQueue*, grpc::ServerCompletionQueue*, void*);
+/// Methods registered by their paths instead of by generated code, which does the same.
+class method_service final : public grpc::Service {
+ public:
+  /// Before the server is built. The path must live as long as the service. Returns its number.
+  int add(const char* path) {
+    AddMethod(
+        new grpc::internal::RpcServiceMethod(path, grpc::internal::RpcMethod::NORMAL_RPC, nullptr));
+    MarkMethodAsync(count_);
+    return count_++;
+  }
+  /// Arms one call.
+  template <class Request, class Reply>
+  void request(int method, grpc::ServerContext& context, Request& request,
+               grpc::ServerAsyncResponseWriter<Reply>& responder,
+               grpc::ServerCompletionQueue& queue, void* tag) {
+    RequestAsyncUnary(method, &context, &request, &responder, &queue, &queue, tag);
+  }
+
+ private:
+  int count_ = 0;
+};
 
 /// One unary call, from its arming to its end.
 template <class Request, class Reply>
-class unary_call {
+class unary_call final : public rpc::context {
  public:
-  explicit unary_call(call_steps& steps) : steps_(steps) {
+  unary_call(call_steps& steps, const service& server) : context(server), steps_(steps) {
     context_.AsyncNotifyWhenDone(steps_.tag(call_steps::closed));
   }
 
@@ -143,25 +167,24 @@ class unary_call {
   Reply reply;
 
   /// Awaitable of bool: false when the server stops. Once, first.
-  template <class Service>
-  [[nodiscard]] auto accept(Service& service, arm_function<Service, Request, Reply> arm,
+  [[nodiscard]] auto accept(method_service& service, int method,
                             grpc::ServerCompletionQueue& queue) noexcept {
     struct awaiter {
       bool await_ready() const noexcept { return false; }
       bool await_suspend(std::coroutine_handle<> handle) {
         call_.steps_.begin(handle);
-        (service_.*arm_)(&call_.context_, &call_.request, &call_.responder_, &queue_, &queue_,
+        service_.request(method_, call_.context_, call_.request, call_.responder_, queue_,
                          call_.steps_.tag(call_steps::accepted));
         return call_.steps_.armed();
       }
       bool await_resume() const noexcept { return call_.steps_.was_taken(); }
 
       unary_call& call_;
-      Service& service_;
-      arm_function<Service, Request, Reply> arm_;
+      method_service& service_;
+      int method_;
       grpc::ServerCompletionQueue& queue_;
     };
-    return awaiter{*this, service, arm, queue};
+    return awaiter{*this, service, method, queue};
   }
 
   /// Awaitable of bool: whether the answer went out to a caller that still wanted it. Once, last.
@@ -189,7 +212,22 @@ class unary_call {
 
   /// The caller is gone before it was answered: nobody would read an answer; finish() is not
   /// needed.
-  [[nodiscard]] bool abandoned() const noexcept { return steps_.has_closed(); }
+  [[nodiscard]] bool is_cancelled() const noexcept override { return steps_.has_closed(); }
+  [[nodiscard]] std::chrono::steady_clock::time_point deadline() const override {
+    const auto when = context_.deadline();
+    if (when == std::chrono::system_clock::time_point::max()) {
+      return std::chrono::steady_clock::time_point::max();
+    }
+    return std::chrono::steady_clock::now() + (when - std::chrono::system_clock::now());
+  }
+  [[nodiscard]] std::vector<std::string> metadata(std::string_view name) const override {
+    std::vector<std::string> found;
+    const auto [first, last] = context_.client_metadata().equal_range({name.data(), name.size()});
+    for (auto each = first; each != last; ++each) {
+      found.emplace_back(each->second.data(), each->second.size());
+    }
+    return found;
+  }
   [[nodiscard]] bool past_deadline() const {
     return context_.deadline() <= std::chrono::system_clock::now();
   }

@@ -7,15 +7,19 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <health.pb.h>
-#include <helloworld.grpc.pb.h>
+#include <helloworld.pb.h>
+#include <work.pb.h>
 
 #include <algorithm>
 #include <atomic>
 #include <bwos/options.hpp>
 #include <condition_variable>
+#include <functional>
 #include <future>
+#include <map>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -23,7 +27,7 @@
 #include "grpc/address.hpp"
 #include "grpc/call.hpp"
 #include "grpc/goaway.hpp"
-#include "handlers/hello.hpp"
+#include "rpc/services.hpp"
 
 namespace bwos::server {
 namespace {
@@ -98,18 +102,8 @@ class live_count {
   std::size_t count_ = 0;
 };
 
-template <class Request, class Reply>
-using unary_handler = void (*)(const Request&, Reply&);
-
-template <class Request, class Reply>
-grpc::Status run(unary_handler<Request, Reply> handler, const Request& request,
-                 Reply& reply) noexcept {
-  try {
-    handler(request, reply);
-    return grpc::Status::OK;
-  } catch (...) {
-    return {grpc::StatusCode::INTERNAL, "the handler failed"};
-  }
+grpc::Status status_of(const rpc::status& result) {
+  return {static_cast<grpc::StatusCode>(result.what), result.message};
 }
 
 grpc::Status no_worker_in_time() {
@@ -118,23 +112,29 @@ grpc::Status no_worker_in_time() {
 
 /// Serves one call after the other until the server stops. The messages are made anew for each, so
 /// that an armed call does not keep the largest request it has ever seen.
-template <class Service, class Request, class Reply>
-call_loop serve(executor& workers, counters& count, live_count& live, Service& service,
-                arm_function<Service, Request, Reply> arm, unary_handler<Request, Reply> handler,
+template <class Request, class Reply>
+call_loop serve(executor& workers, const service& handlers, counters& count, live_count& live,
+                method_service& methods, int method, rpc::unary_handler<Request, Reply> handler,
                 grpc::ServerCompletionQueue& queue) {
   call_steps steps(workers);
   live.enter();
   for (;;) {
-    unary_call<Request, Reply> call(steps);
-    if (!co_await call.accept(service, arm, queue)) break;
+    unary_call<Request, Reply> call(steps, handlers);
+    if (!co_await call.accept(methods, method, queue)) break;
     counters::add(count.started);
-    if (call.abandoned() || call.past_deadline()) {
-      if (!call.abandoned()) co_await call.finish(no_worker_in_time());
+    if (call.is_cancelled() || call.past_deadline()) {
+      if (!call.is_cancelled()) co_await call.finish(no_worker_in_time());
       counters::add(count.unserved);
       counters::add(count.cancelled);
       continue;
     }
-    const grpc::Status status = run(handler, call.request, call.reply);
+    rpc::status result;
+    try {
+      result = co_await handler(call, call.request, call.reply);
+    } catch (...) {
+      result = rpc::handler_threw();
+    }
+    const grpc::Status status = status_of(result);
     const bool taken = co_await call.finish(status);
     counters::add(!taken ? count.cancelled : status.ok() ? count.ok : count.failed);
   }
@@ -163,18 +163,33 @@ void grpc_options::validate() const {
 }
 
 struct grpc_server::core {
-  core(executor& where, const grpc_options& settings)
-      : workers(where), bound(parse_host_port(settings.address)) {}
+  core(executor& where, const grpc_options& settings, const service& those)
+      : workers(where), handlers(those), bound(parse_host_port(settings.address)) {
+    rpc::add_services(*this);
+  }
+
+  /// For rpc::add_services().
+  template <class Request, class Reply>
+  void unary(const char* path, rpc::unary_handler<Request, Reply> handler) {
+    // One of gRPC's services for each: reflection lists them, and knows a service by one method.
+    method_service& methods = services[std::string(rpc::service_of(path))];
+    arms.push_back(
+        [this, &methods, method = methods.add(path), handler](grpc::ServerCompletionQueue& queue) {
+          serve(workers, handlers, count, live, methods, method, handler, queue);
+        });
+  }
 
   void start(const grpc_options& settings);
   void arm_and_poll(unsigned calls);
   void send_peers_away(steady_clock::time_point deadline);
 
   executor& workers;
+  const service& handlers;
   host_port bound;
   counters count;
   live_count live;
-  helloworld::Greeter::AsyncService greeter;  // Outlives the server that it is registered with.
+  std::map<std::string, method_service> services;  // outlive the server they are registered with
+  std::vector<std::function<void(grpc::ServerCompletionQueue&)>> arms;  // one call of each method
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
   std::unique_ptr<grpc::Server> server;
   std::vector<std::thread> pollers;
@@ -196,7 +211,7 @@ void grpc_server::core::start(const grpc_options& settings) {
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
   builder.AddListeningPort(bound.text(), grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&greeter);
+  for (auto& [name, methods] : services) builder.RegisterService(&methods);
   for (unsigned i = 0; i < settings.queue_threads; ++i) {
     queues.push_back(builder.AddCompletionQueue());
   }
@@ -207,14 +222,15 @@ void grpc_server::core::start(const grpc_options& settings) {
         "gRPC cannot listen on " + bound.text() + ", which was free a moment ago");
   }
   bound.port = static_cast<std::uint16_t>(port);
-  server->GetHealthCheckService()->SetServingStatus(helloworld::Greeter::service_full_name(), true);
+  for (const auto& [name, methods] : services) {
+    server->GetHealthCheckService()->SetServingStatus(name, true);
+  }
 }
 
 void grpc_server::core::arm_and_poll(unsigned calls) {
   for (const auto& queue : queues) {
-    for (unsigned i = 0; i < calls; ++i) {
-      serve(workers, count, live, greeter, &helloworld::Greeter::AsyncService::RequestSayHello,
-            &hello, *queue);
+    for (const auto& arm : arms) {
+      for (unsigned i = 0; i < calls; ++i) arm(*queue);
     }
     pollers.emplace_back([&polled = *queue] { poll(polled); });
   }
@@ -232,9 +248,9 @@ void grpc_server::core::send_peers_away(steady_clock::time_point deadline) {
   } while (counters::read(count.started) != before && steady_clock::now() < end);
 }
 
-grpc_server::grpc_server(executor& workers, const grpc_options& settings) {
+grpc_server::grpc_server(executor& workers, const grpc_options& settings, const service& handlers) {
   settings.validate();
-  core_ = std::make_unique<core>(workers, settings);
+  core_ = std::make_unique<core>(workers, settings, handlers);
   core_->start(settings);
   core_->arm_and_poll(settings.calls_armed);
 }

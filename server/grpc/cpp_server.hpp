@@ -7,9 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "grpc/transport.hpp"
+
 namespace bwos::server {
 
 class executor;
+struct service;
 
 /// Every tunable and limit of the gRPC server, with unit, default and range.
 struct grpc_options {
@@ -21,9 +24,9 @@ struct grpc_options {
   unsigned streams_max = 1000;
   /// Completion queues, each with a thread that polls it, 1 to 64.
   unsigned queue_threads = default_queue_threads();
-  /// Calls that each queue can have in hand at once, 1 to 65536, of 3 KiB each (measured). More
-  /// wait inside gRPC; a stop refuses those. Server CPU per call with 1,000 in flight, by ghz: 16
-  /// cost 9 % more than 1,024, and 4,096 cost 5 % less.
+  /// Calls of each method that each queue can have in hand at once, 1 to 65536, of 3 KiB each
+  /// (measured). More wait inside gRPC; a stop refuses those. Server CPU per call with 1,000 in
+  /// flight, by ghz: 16 cost 9 % more than 1,024, and 4,096 cost 5 % less.
   unsigned calls_armed = 1024;
 
   /// Half of the workers' number, 1 to 4: a guess. The pollers only receive and hand over; the
@@ -33,44 +36,24 @@ struct grpc_options {
   void validate() const;
 };
 
-/// Calls since the start. Every started call ends as exactly one of the other three.
-struct grpc_statistics {
-  std::uint64_t started = 0;  ///< Calls that reached the server's coroutines.
-  std::uint64_t ok = 0;       ///< Answered with status OK.
-  std::uint64_t failed = 0;   ///< Answered with another status because the handler threw.
-  /// Ended by the caller, its deadline, a lost connection or the stop's deadline.
-  std::uint64_t cancelled = 0;
-  /// Of those cancelled: over before a worker came to them; no handler was run.
-  std::uint64_t unserved = 0;
-};
-
-/// helloworld.Greeter on gRPC C++, with health service and server reflection. Completion queues are
-/// polled by threads of their own; each call is a coroutine, which they hand to the executor
-/// whenever a step of it is complete.
-class grpc_server {
+/// The methods of rpc::add_services() on gRPC C++, with health service and server reflection.
+/// Completion queues are polled by threads of their own; each call is a coroutine, which they hand
+/// to the executor whenever a step of it is complete.
+class grpc_server final : public grpc_transport {
  public:
   /// Listens and serves. Throws std::invalid_argument for a bad option, std::system_error where the
   /// address cannot be listened on (std::errc::address_in_use and others). `workers` must run until
-  /// shutdown() has returned.
-  grpc_server(executor& workers, const grpc_options& settings);
+  /// shutdown() has returned, `handlers` must live as long.
+  grpc_server(executor& workers, const grpc_options& settings, const service& handlers);
   /// shutdown() at once, if it has not been called.
-  ~grpc_server();
-  grpc_server(const grpc_server&) = delete;
-  grpc_server& operator=(const grpc_server&) = delete;
+  ~grpc_server() override;
 
-  /// HOST:PORT as bound.
-  [[nodiscard]] std::string address() const;
-
-  /// Any thread: the health service says NOT_SERVING from now on; calls are served as before.
-  void begin_drain() noexcept;
-
-  /// Stops listening, lets the calls in flight finish until `deadline`, then cancels them; returns
-  /// when every call's coroutine has ended and the queues are empty. Not from a thread of the
-  /// executor, and not by two threads at once.
-  void shutdown(std::chrono::steady_clock::time_point deadline);
-
-  /// Any thread.
-  [[nodiscard]] grpc_statistics statistics() const noexcept;
+  [[nodiscard]] std::string address() const override;
+  void begin_drain() noexcept override;
+  /// At the deadline the calls are cancelled; returns when every call's coroutine has ended and the
+  /// queues are empty.
+  void shutdown(std::chrono::steady_clock::time_point deadline) override;
+  [[nodiscard]] grpc_statistics statistics() const noexcept override;
 
  private:
   struct core;

@@ -5,13 +5,15 @@
 
 #include <string_view>
 
-namespace bwos::server {
+namespace bwos::server::handlers {
 
-void hello(const helloworld::HelloRequest& request, helloworld::HelloReply& reply) {
+task<rpc::status> say_hello(const rpc::context& /*call*/, const helloworld::HelloRequest& request,
+                            helloworld::HelloReply& reply) {
   constexpr std::string_view greeting = "Hello ";
   std::string& message = *reply.mutable_message();
   message.reserve(greeting.size() + request.name().size());
   message.append(greeting).append(request.name());
+  co_return rpc::status{};
 }
 
-}  // namespace bwos::server
+}  // namespace bwos::server::handlers

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bwos/task.hpp>
+
+#include "rpc/context.hpp"
+
 namespace helloworld {
 class HelloRequest;
 class HelloReply;
 }  // namespace helloworld
 
-namespace bwos::server {
+namespace bwos::server::handlers {
 
-/// SayHello: "Hello " and the name. Knows no transport; any thread, any number at once. Throws
-/// std::bad_alloc only.
-void hello(const helloworld::HelloRequest& request, helloworld::HelloReply& reply);
+/// SayHello: "Hello " and the name.
+task<rpc::status> say_hello(const rpc::context& call, const helloworld::HelloRequest& request,
+                            helloworld::HelloReply& reply);
 
-}  // namespace bwos::server
+}  // namespace bwos::server::handlers

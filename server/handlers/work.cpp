@@ -3,19 +3,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <ctime>
 #include <limits>
 #include <optional>
 
+#include "handlers/burn_cpu.hpp"
+
 namespace bwos::server::handlers {
 namespace {
-
-std::uint64_t cpu_ns() noexcept {
-  std::timespec used{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return static_cast<std::uint64_t>(used.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(used.tv_nsec);
-}
 
 /// The value of `us` in "a=b&us=200"; more than 64 bits hold counts as their largest.
 std::optional<std::uint64_t> microseconds_in(std::string_view query) noexcept {
@@ -35,14 +29,6 @@ std::optional<std::uint64_t> microseconds_in(std::string_view query) noexcept {
 }
 
 }  // namespace
-
-void burn_cpu(std::uint64_t us) noexcept {
-  const std::uint64_t start = cpu_ns();
-  // Ends: a thread that runs this uses CPU time.
-  while (cpu_ns() - start < us * 1000) {
-    for (int i = 0; i < 64; ++i) asm volatile("" ::: "memory");
-  }
-}
 
 response work(std::string_view query, std::uint64_t us_max, std::string& scratch) {
   const auto asked = microseconds_in(query);

@@ -13,7 +13,4 @@ namespace bwos::server::handlers {
 /// A request of known cost, for measuring what long requests do to short ones.
 response work(std::string_view query, std::uint64_t us_max, std::string& scratch);
 
-/// Until this thread has used `us` microseconds more of CPU time.
-void burn_cpu(std::uint64_t us) noexcept;
-
 }  // namespace bwos::server::handlers

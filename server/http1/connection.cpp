@@ -4,21 +4,10 @@
 #include <utility>
 
 #include "http1/connection_life.hpp"
+#include "reactor_sockets.hpp"
 
 namespace bwos::server::http1 {
 namespace life {
-namespace {
-
-/// Sockets on reactors of ours.
-struct reactor_sockets {
-  using socket = stream;
-  template <class T>
-  using coroutine = task<T>;
-  static auto yield(socket&, executor& where) noexcept { return where.yield(); }
-  static auto lane(socket&, executor& where) noexcept { return where.lane(); }
-};
-
-}  // namespace
 
 worker_local& this_worker() noexcept {
   thread_local worker_local mine;
@@ -36,11 +25,11 @@ void append_last(const response& what, const context& shared, worker_local& work
 }  // namespace life
 
 task<void> serve(stream peer, const context& shared) {
-  return life::serve<life::reactor_sockets>(std::move(peer), shared);
+  return life::serve<reactor_sockets>(std::move(peer), shared);
 }
 
 task<void> refuse(stream peer, const context& shared) {
-  return life::refuse<life::reactor_sockets>(std::move(peer), shared);
+  return life::refuse<reactor_sockets>(std::move(peer), shared);
 }
 
 }  // namespace bwos::server::http1

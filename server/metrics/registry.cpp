@@ -54,6 +54,7 @@ totals registry::total() const {
       sum.durations[i] += one->durations_[i].get();
     for (std::size_t i = 0; i < sum.timeouts.size(); ++i)
       sum.timeouts[i] += one->timeouts_[i].get();
+    for (std::size_t i = 0; i < sum.grpc.size(); ++i) sum.grpc[i] += one->grpc_[i].get();
     duration_ticks += one->duration_sum_.get();
     sum.received_bytes += one->received_bytes_.get();
     sum.sent_bytes += one->sent_bytes_.get();

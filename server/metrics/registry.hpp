@@ -22,6 +22,11 @@ inline constexpr std::array<std::uint32_t, 16> duration_bounds_us{
 enum class timeout : std::uint8_t { idle, header, body, write };
 inline constexpr std::array<const char*, 4> timeout_names{"idle", "header", "body", "write"};
 
+/// Of native gRPC: calls as grpc_statistics has them; receives that brought bytes; system calls
+/// that sent some.
+enum class grpc : std::uint8_t { started, ok, failed, cancelled, unserved, read_batches, sends };
+inline constexpr std::size_t grpc_count = 7;
+
 /// What is counted, as plain numbers: the sum over all threads.
 struct totals {
   std::array<std::array<std::uint64_t, status_count>, routes.size()> requests{};
@@ -32,6 +37,7 @@ struct totals {
   std::uint64_t out_of_memory = 0;  ///< Connections closed because of it.
   std::uint64_t shed = 0;           ///< Requests turned away: --queue-age-max.
   std::array<std::uint64_t, timeout_names.size()> timeouts{};
+  std::array<std::uint64_t, grpc_count> grpc{};
 };
 
 /// A number that one thread writes and any thread reads. Relaxed: it publishes nothing but itself,
@@ -70,6 +76,7 @@ class alignas(128) slot {
   void sent(std::uint64_t bytes) noexcept { sent_bytes_.add(bytes); }
   void out_of_memory() noexcept { out_of_memory_.add(1); }
   void shed() noexcept { shed_.add(1); }
+  void count(grpc what) noexcept { grpc_[static_cast<std::size_t>(what)].add(1); }
   void timed_out(timeout kind) noexcept { timeouts_[static_cast<std::size_t>(kind)].add(1); }
 
  private:
@@ -85,6 +92,7 @@ class alignas(128) slot {
   counter out_of_memory_;
   counter shed_;
   std::array<counter, timeout_names.size()> timeouts_;
+  std::array<counter, grpc_count> grpc_;
 };
 
 /// A server's counters. Must outlive every thread that counts.

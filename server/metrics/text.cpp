@@ -110,6 +110,14 @@ void write_grpc(std::string& to, const grpc_statistics& grpc) {
   sample(to, name, "result=\"cancelled\"", grpc.cancelled);
 }
 
+void write_native_grpc(std::string& to, const totals& all, std::uint64_t connections) {
+  const auto of = [&](grpc what) { return all.grpc[static_cast<std::size_t>(what)]; };
+  single(to, "bwos_grpc_connections", "gauge", "Connections open now.", connections);
+  single(to, "bwos_grpc_read_batches_total", "counter", "Receives that brought bytes.",
+         of(grpc::read_batches));
+  single(to, "bwos_grpc_sends_total", "counter", "System calls that sent.", of(grpc::sends));
+}
+
 void write_worker_counter(std::string& to, const pool_statistics& pool, std::string_view name,
                           std::string_view help, std::uint64_t worker_statistics::* counter) {
   open(to, name, "counter", help);
@@ -164,6 +172,7 @@ void write_text(std::string& to, const snapshot& what) {
   sample(to, info, labels, 1);
   write_http(to, what);
   if (what.grpc) write_grpc(to, *what.grpc);
+  if (what.grpc_connections) write_native_grpc(to, what.http, *what.grpc_connections);
   if (what.pool) write_pool(to, *what.pool);
   if (what.asio_lane_run) {
     single(to, "bwos_asio_lane_run_total", "counter", "Requests run by --asio-lane.",

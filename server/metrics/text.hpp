@@ -9,7 +9,7 @@
 
 #include <bwos/statistics.hpp>
 
-#include "grpc/cpp_server.hpp"
+#include "grpc/transport.hpp"
 #include "metrics/registry.hpp"
 
 namespace bwos::server::metrics {
@@ -23,8 +23,9 @@ struct snapshot {
   std::uint64_t refused = 0;
   std::optional<std::chrono::milliseconds> queue_age;  ///< Where it is measured.
   std::optional<grpc_statistics> grpc;
-  std::optional<pool_statistics> pool;         ///< Where one of ours is what runs.
-  std::optional<std::uint64_t> asio_lane_run;  ///< Where there is such a lane.
+  std::optional<std::uint64_t> grpc_connections;  ///< Where native.
+  std::optional<pool_statistics> pool;            ///< Where one of ours is what runs.
+  std::optional<std::uint64_t> asio_lane_run;     ///< Where there is such a lane.
   std::string_view executor;
   reactor_kind reactor = reactor_kind::none;
   std::string_view version;

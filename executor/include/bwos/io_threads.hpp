@@ -18,7 +18,9 @@ class io_host;
 /// this, which discards what waits on streams and timers. Not for children of fork().
 class io_threads {
  public:
-  /// Queues `work` on the executor, which hands it to run() once, or discards it. Any thread.
+  /// Queues `work` on the executor, which hands it to run() once, or discards it. Any thread. What
+  /// a reactor has found ready is posted as one, and each of it from within run() of that: an
+  /// executor does well to queue all that a run() posts at once, when it returns.
   using post_function = void (*)(void* executor, continuation& work) noexcept;
 
   /// Starts settings.reactor_threads threads (1 or more); of the rest, reactor, receive_bytes and

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <coroutine>
 #include <cstddef>
 #include <memory>
 
@@ -99,66 +98,26 @@ class pool {
   [[nodiscard]] std::chrono::microseconds lane_age() const noexcept;
 
   /// Awaitable: the coroutine goes on on a worker of this pool, through post().
-  [[nodiscard]] auto schedule() noexcept;
+  [[nodiscard]] auto schedule() noexcept {
+    return handed_on([this](continuation& work) noexcept { post(work); });
+  }
   /// Awaitable: the coroutine goes on behind what the reactor has ready, through yield().
-  [[nodiscard]] auto yield() noexcept;
+  [[nodiscard]] auto yield() noexcept {
+    return handed_on([this](continuation& work) noexcept { yield(work); });
+  }
   /// Awaitable: the coroutine goes on when it is its turn in the lane, through post_long(). Until
   /// its next suspension it counts as long work.
-  [[nodiscard]] auto lane() noexcept;
+  [[nodiscard]] auto lane() noexcept {
+    return handed_on([this, place = lane_entry()](continuation& work) mutable noexcept {
+      post_long(work, place);
+    });
+  }
 
   /// For the library's own I/O objects.
   [[nodiscard]] pool_core& core() noexcept { return *core_; }
 
  private:
-  template <bool Yield>
-  struct schedule_awaiter;
-  struct lane_awaiter;
-
   std::unique_ptr<pool_core> core_;
 };
-
-template <bool Yield>
-struct pool::schedule_awaiter : coroutine_waiter {
-  explicit schedule_awaiter(pool& where) noexcept : pool_(where) {}
-  bool await_ready() const noexcept { return false; }
-  template <class Promise>
-  void await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
-    set(waiting);
-    if constexpr (Yield) {
-      pool_.yield(*this);
-    } else {
-      pool_.post(*this);
-    }
-  }
-  void await_resume() const noexcept {}
-
- private:
-  pool& pool_;
-};
-
-struct pool::lane_awaiter : coroutine_waiter {
-  explicit lane_awaiter(pool& where) noexcept : pool_(where) {}
-  bool await_ready() const noexcept { return false; }
-  template <class Promise>
-  void await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
-    set(waiting);
-    pool_.post_long(*this, place_);
-  }
-  void await_resume() const noexcept {}
-
- private:
-  pool& pool_;
-  lane_entry place_;
-};
-
-inline auto pool::schedule() noexcept {
-  return schedule_awaiter<false>(*this);
-}
-inline auto pool::yield() noexcept {
-  return schedule_awaiter<true>(*this);
-}
-inline auto pool::lane() noexcept {
-  return lane_awaiter(*this);
-}
 
 }  // namespace bwos

@@ -37,11 +37,26 @@ struct sent {
   std::error_code error;
 };
 
+/// Ends a stream's wait from elsewhere. Any thread, as long as the reactor lives, also when the
+/// stream has been closed: then it may end a wait of another one.
+class stream_waker {
+ public:
+  stream_waker() noexcept = default;  ///< Of no stream: does nothing.
+  /// The pending receive, or else the next one, ends with operation_canceled. Returns what the
+  /// caller must post to the executor of the stream; null: nobody waited.
+  [[nodiscard]] continuation* interrupt() const noexcept;
+
+ private:
+  friend class stream;
+  explicit stream_waker(descriptor* of) noexcept : descriptor_(of) {}
+  descriptor* descriptor_ = nullptr;
+};
+
 /// A connected TCP socket on a pool's reactor (or that of io_threads, then "pool" and "worker"
-/// stand for the executor and its threads). Movable; closing is the destructor's. All members but
-/// interrupt() belong to the coroutine that runs the connection: one at a time, on whichever worker
-/// runs it. One receive or one send at a time. The pool must outlive it, and it must be destroyed
-/// on a worker of the pool.
+/// stand for the executor and its threads). Movable; closing is the destructor's. All members
+/// belong to the coroutine that runs the connection: one at a time, on whichever worker runs it.
+/// One receive or one send at a time. The pool must outlive it, and it must be destroyed on a
+/// worker of the pool.
 class stream {
  public:
   using clock = std::chrono::steady_clock;
@@ -79,6 +94,8 @@ class stream {
   void shutdown_send() noexcept;
   /// The next close resets the connection instead of lingering with unsent or unread bytes.
   void reset_on_close() noexcept;
+
+  [[nodiscard]] stream_waker waker() const noexcept { return stream_waker(descriptor_); }
 
   void close() noexcept;
   [[nodiscard]] explicit operator bool() const noexcept { return descriptor_ != nullptr; }

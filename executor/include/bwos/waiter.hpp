@@ -63,4 +63,22 @@ class coroutine_waiter : public continuation {
   void (*discard_)(std::coroutine_handle<>) noexcept = nullptr;
 };
 
+/// Awaitable: hands the suspended coroutine's continuation to `hand_on`, which queues it. That lies
+/// in the coroutine's frame, too, and so touches nothing of its own once it has.
+template <class HandOn>
+class handed_on : coroutine_waiter {
+ public:
+  explicit handed_on(HandOn hand_on) noexcept : hand_on_(hand_on) {}
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
+    set(waiting);
+    hand_on_(*this);
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  HandOn hand_on_;
+};
+
 }  // namespace bwos

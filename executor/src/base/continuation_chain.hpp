@@ -21,6 +21,13 @@ struct continuation_chain {
     ++count;
   }
 
+  /// All of `other`, which must not be empty, in its order.
+  void append(const continuation_chain& other) noexcept {
+    (empty() ? first : last->next) = other.first;
+    last = other.last;
+    count += other.count;
+  }
+
   /// Removes the first; null when empty.
   continuation* take_first() noexcept {
     continuation* const taken = first;

@@ -41,9 +41,7 @@ class alignas(cache_line) inject_queue {
   /// All of the chain in its order, under one lock. The chain must not be empty.
   void push(const continuation_chain& chain) noexcept {
     const std::unique_lock guard = acquire_for_push();
-    (list_.empty() ? list_.first : list_.last->next) = chain.first;
-    list_.last = chain.last;
-    list_.count += chain.count;
+    list_.append(chain);
     publish();
   }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sched.h>
+
 #include <bwos/io_threads.hpp>
+#include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include "reactor/factory.hpp"
 #include "reactor/io_host.hpp"
@@ -26,6 +30,44 @@ options without_age(options settings) {
   return settings;
 }
 
+/// What the reactor threads have found and the executor has not taken yet. It is posted itself,
+/// while it is not empty.
+class batch_queue : public continuation {
+ public:
+  batch_queue(io_threads::post_function post, void* executor) noexcept
+      : continuation(&hand_on), post_(post), executor_(executor) {}
+
+  /// True: it was empty, and must be posted.
+  [[nodiscard]] bool push(const continuation_chain& batch) noexcept {
+    const std::lock_guard guard(lock_);
+    const bool was_empty = waiting_.empty();
+    waiting_.append(batch);
+    return was_empty;
+  }
+
+ private:
+  static void hand_on(continuation& self, disposition how) noexcept {
+    auto& mine = static_cast<batch_queue&>(self);
+    continuation_chain taken = mine.take();  // from now on it may be posted again
+    while (continuation* const work = taken.take_first()) {
+      if (how == disposition::run) {
+        mine.post_(mine.executor_, *work);
+      } else {
+        work->invoke(*work, how);
+      }
+    }
+  }
+  continuation_chain take() noexcept {
+    const std::lock_guard guard(lock_);
+    return std::exchange(waiting_, {});
+  }
+
+  const io_threads::post_function post_;
+  void* const executor_;
+  std::mutex lock_;
+  continuation_chain waiting_;
+};
+
 }  // namespace
 
 class io_threads::core final : public io_host {
@@ -34,7 +76,8 @@ class io_threads::core final : public io_host {
       : settings_(without_age(settings)),
         choice_(choose_reactor(settings.reactor)),
         post_(post),
-        executor_(executor) {
+        executor_(executor),
+        batches_(post, executor) {
     for (unsigned i = 0; i < settings.reactor_threads; ++i) {
       reactors_.push_back(make_reactor(choice_.kind, false, settings_));
       homes_.push_back(reactors_.back().get());
@@ -60,8 +103,14 @@ class io_threads::core final : public io_host {
       post_(executor_, work);
     }
   }
+  /// One post for all of it, and none while the last is on its way: each may wake a thread, and one
+  /// that shares a processor with this would run at once, for a single continuation. Those threads
+  /// go first, so that the next batch is larger. Measured with asio::thread_pool, CPU of a request
+  /// against a post for each without the yield, 64 and 256 connections: one worker, all on one
+  /// core, 0.74 and 0.75; two workers and cores 0.93 and 0.94.
   void deliver(continuation_chain ready) noexcept override {
-    while (continuation* const work = ready.take_first()) post_(executor_, *work);
+    if (batches_.push(ready)) post_(executor_, batches_);
+    ::sched_yield();
   }
   // Nobody waits for the end of all work here.
   void work_started() noexcept override {}
@@ -105,6 +154,7 @@ class io_threads::core final : public io_host {
   const reactor_choice choice_;
   const post_function post_;
   void* const executor_;
+  batch_queue batches_;
   std::vector<std::unique_ptr<reactor>> reactors_;
   reactor_threads threads_{*this};
   bool ended_ = false;

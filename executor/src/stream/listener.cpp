@@ -43,10 +43,10 @@ class readable_operation : coroutine_waiter {
   descriptor& socket_;
 };
 
-/// As spawn().
-void start_on(io_host& where, task<void> work) {
+/// As spawn(), with an end of its own, which says work_finished().
+void start_on(io_host& where, task<void> work, end_function on_end, void* context) {
   detail::driver_promise& root = detail::drive(std::move(work)).promise;
-  root.on_end([](void* at) noexcept { static_cast<io_host*>(at)->work_finished(); }, &where);
+  root.on_end(on_end, context);
   where.work_started();
   where.post(root);
 }
@@ -143,7 +143,9 @@ void listener::start(handler on_connection, std::size_t connections_max, handler
     const std::lock_guard guard(state_->lock);
     state_->watched = watched;
   }
-  start_on(state_->where, state::accept_loop(state_));
+  start_on(
+      state_->where, state::accept_loop(state_),
+      [](void* at) noexcept { static_cast<io_host*>(at)->work_finished(); }, &state_->where);
 }
 
 void listener::close() noexcept {
@@ -257,14 +259,14 @@ void listener::state::place(int fd) noexcept {
     return;
   }
   chosen.where->count_connection(1);
-  where.work_started();
+  // Posted, so that a first request that is long does not keep the backlog waiting.
   if (fits) {
     count(accepted, 1);
     count(open, 1);
-    detach(on_connection(stream(*taken)), &on_end, &chosen);
+    start_on(where, on_connection(stream(*taken)), &on_end, &chosen);
   } else {
     count(refusals_open, 1);
-    detach(on_refused(stream(*taken)), &on_refusal_end, &chosen);
+    start_on(where, on_refused(stream(*taken)), &on_refusal_end, &chosen);
   }
 }
 

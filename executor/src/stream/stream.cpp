@@ -19,6 +19,10 @@ void stream::close() noexcept {
     closing->home.close(*closing);
 }
 
+continuation* stream_waker::interrupt() const noexcept {
+  return descriptor_ != nullptr ? descriptor_->notify(descriptor::interrupted) : nullptr;
+}
+
 int stream::native_handle() const noexcept {
   return descriptor_->fd;
 }

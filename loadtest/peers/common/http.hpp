@@ -14,18 +14,19 @@
 #include <string>
 #include <string_view>
 
+#include "common/burn.hpp"
+
 namespace bwos::peer {
 
 inline constexpr std::size_t receive_bytes = 16 * 1024;
 inline constexpr std::size_t head_bytes_max = 16 * 1024;  // a longer head closes the connection
 inline constexpr std::size_t body_bytes_max = 1024 * 1024;
-inline constexpr std::int64_t work_us_max = 10'000;  // the default of the server under test
 
 enum class route { plaintext, echo, work, unknown };
 
 struct request {
   route to = route::unknown;
-  std::int64_t work_us = 0;
+  std::uint64_t work_us = 0;
   std::string_view body;
 };
 
@@ -61,7 +62,8 @@ inline parse_state parse(std::string_view input, request& out, std::size_t& cons
     out.to = route::plaintext;
   } else if (input.starts_with("GET /work?us=")) {
     out.to = route::work;
-    out.work_us = std::clamp<std::int64_t>(leading_number(input.substr(13)), 0, work_us_max);
+    const std::int64_t us = leading_number(input.substr(13));
+    out.work_us = static_cast<std::uint64_t>(std::max<std::int64_t>(us, 0));
   } else if (input.starts_with("POST ")) {
     const std::int64_t length = content_length(input.substr(0, end));
     if (length < 0 || static_cast<std::size_t>(length) > body_bytes_max) {
@@ -73,18 +75,6 @@ inline parse_state parse(std::string_view input, request& out, std::size_t& cons
     consumed += out.body.size();
   }
   return parse_state::complete;
-}
-
-// Burns time of the calling thread's own CPU clock, so that a preempted handler burns no less.
-inline void burn_thread_cpu(std::int64_t microseconds) {
-  const auto now = [] {
-    timespec time{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-  };
-  const std::int64_t end = now() + microseconds * 1000;
-  while (now() < end) {
-  }
 }
 
 // Answers, canned where they can be; with a Date header they are built once a second. One a thread.

@@ -20,29 +20,42 @@ pub struct Options {
     pub date: bool,
 }
 
-fn usage(program: &str) -> ! {
+fn usage(program: &str, grpc: bool) -> ! {
+    let (date, serves) = match grpc {
+        false => (" [--date]", "GET /plaintext, GET /work?us=N and POST /echo"),
+        true => ("", "helloworld.Greeter/SayHello and bwos.Work/Burn over gRPC"),
+    };
     eprintln!(
-        "usage: {program} [--port 0..65535] [--threads 1..1024] [--pin 0..1023] [--date]\n  \
-         serves GET /plaintext, GET /work?us=N and POST /echo on 127.0.0.1 until SIGTERM"
+        "usage: {program} [--port 0..65535] [--threads 1..1024] [--pin 0..1023]{date}\n  \
+         serves {serves} on 127.0.0.1 until SIGTERM"
     );
     exit(2)
 }
 
 pub fn parse_options() -> Options {
+    parse(false)
+}
+
+/// Those of a peer that speaks gRPC.
+pub fn parse_options_of_grpc() -> Options {
+    parse(true)
+}
+
+fn parse(grpc: bool) -> Options {
     let mut arguments = std::env::args();
     let program = arguments.next().unwrap_or_default();
     let mut result = Options { port: 0, threads: 1, pin: None, date: false };
     while let Some(flag) = arguments.next() {
         let mut number = |least: usize, most: usize| {
             let value = arguments.next().and_then(|text| text.parse().ok());
-            value.filter(|n| (least..=most).contains(n)).unwrap_or_else(|| usage(&program))
+            value.filter(|n| (least..=most).contains(n)).unwrap_or_else(|| usage(&program, grpc))
         };
         match flag.as_str() {
-            "--date" => result.date = true,
+            "--date" if !grpc => result.date = true,
             "--port" => result.port = number(0, 65535) as u16,
             "--threads" => result.threads = number(1, 1024),
             "--pin" => result.pin = Some(number(0, libc::CPU_SETSIZE as usize - 1)),
-            _ => usage(&program),
+            _ => usage(&program, grpc),
         }
     }
     result
@@ -84,32 +97,44 @@ pub fn burn_thread_cpu(microseconds: i64) {
     while now() < end {}
 }
 
-fn listen(port: u16) -> std::io::Result<TcpListener> {
-    let socket = TcpSocket::new_v4()?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
-    socket.listen(libc::SOMAXCONN as u32)
+/// Listens, and says so on standard output.
+pub fn listen(port: u16, speaks: &str) -> TcpListener {
+    let bound = || {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+        socket.listen(libc::SOMAXCONN as u32)
+    };
+    let listener: TcpListener = bound().expect("cannot listen");
+    println!("listening {speaks}={}", listener.local_addr().expect("no address"));
+    listener
 }
 
-/// A task for each connection on Tokio's multi-thread runtime; the accept loop is one of them, as
-/// the thread that starts the runtime is none of its workers. Ends with the process.
-pub fn serve<Session, Served>(with: Options, session: Session)
-where
-    Session: Fn(TcpStream) -> Served + Send + 'static,
-    Served: Future<Output = ()> + Send + 'static,
-{
+/// Runs `serving` as a task of Tokio's multi-thread runtime: the thread that starts the runtime is
+/// none of its workers. Ends with the process.
+pub fn run(with: Options, serving: impl Future<Output = ()> + Send + 'static) {
     raise_descriptor_limit();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(with.threads).enable_io();
+    builder.worker_threads(with.threads).enable_all(); // timers too where a peer has them: tonic
     if let Some(first) = with.pin {
         let started = AtomicUsize::new(0);
         builder.on_thread_start(move || {
             pin_this_thread(first + started.fetch_add(1, Ordering::Relaxed));
         });
     }
-    let accept_all = async move {
-        let listener = listen(with.port).expect("cannot listen");
-        println!("listening http={}", listener.local_addr().expect("no address"));
+    let runtime = builder.build().expect("cannot start the runtime");
+    let _ = runtime.block_on(runtime.spawn(serving));
+}
+
+/// A task for each connection.
+pub fn serve<Session, Served>(with: Options, session: Session)
+where
+    Session: Fn(TcpStream) -> Served + Send + 'static,
+    Served: Future<Output = ()> + Send + 'static,
+{
+    let port = with.port;
+    run(with, async move {
+        let listener = listen(port, "http");
         loop {
             match listener.accept().await {
                 Ok((socket, _)) => {
@@ -121,7 +146,5 @@ where
                 Err(error) => panic!("accept: {error}"),
             }
         }
-    };
-    let runtime = builder.build().expect("cannot start the runtime");
-    let _ = runtime.block_on(runtime.spawn(accept_all));
+    });
 }

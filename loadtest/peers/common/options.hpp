@@ -21,28 +21,32 @@ struct options {
   bool date = false;
 };
 
-[[noreturn]] inline void usage(const char* program) {
-  std::fprintf(
-      stderr,
-      "usage: %s [--port 0..65535] [--threads 1..1024] [--pin 0..1023] [--date]\n"
-      "  serves GET /plaintext, GET /work?us=N and POST /echo on 127.0.0.1 until SIGTERM\n",
-      program);
+enum class speaks { http, grpc };
+
+[[noreturn]] inline void usage(const char* program, speaks what) {
+  const bool http = what == speaks::http;
+  std::fprintf(stderr,
+               "usage: %s [--port 0..65535] [--threads 1..1024] [--pin 0..1023]%s\n"
+               "  serves %s on 127.0.0.1 until SIGTERM\n",
+               program, http ? " [--date]" : "",
+               http ? "GET /plaintext, GET /work?us=N and POST /echo"
+                    : "helloworld.Greeter/SayHello and bwos.Work/Burn over gRPC");
   std::exit(2);
 }
 
-inline options parse_options(int argc, char** argv) {
+inline options parse_options(int argc, char** argv, speaks what = speaks::http) {
   options result;
   const auto number = [&](int index, int least, int most) {
     const std::string_view text = index < argc ? argv[index] : "";
     int value = 0;
     const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool whole = end.ec == std::errc{} && end.ptr == text.data() + text.size();
-    if (!whole || value < least || value > most) usage(argv[0]);
+    if (!whole || value < least || value > most) usage(argv[0], what);
     return value;
   };
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
-    if (flag == "--date") {
+    if (flag == "--date" && what == speaks::http) {
       result.date = true;
     } else if (flag == "--port") {
       result.port = static_cast<std::uint16_t>(number(++i, 0, 65535));
@@ -51,7 +55,7 @@ inline options parse_options(int argc, char** argv) {
     } else if (flag == "--pin") {
       result.pin = number(++i, 0, CPU_SETSIZE - 1);
     } else {
-      usage(argv[0]);
+      usage(argv[0], what);
     }
   }
   return result;
@@ -80,8 +84,8 @@ inline void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-inline void print_ready(unsigned port) {
-  std::printf("listening http=127.0.0.1:%u\n", port);
+inline void print_ready(unsigned port, speaks what = speaks::http) {
+  std::printf("listening %s=127.0.0.1:%u\n", what == speaks::http ? "http" : "grpc", port);
   std::fflush(stdout);
 }
 

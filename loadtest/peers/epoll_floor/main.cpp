@@ -3,17 +3,13 @@
 // share of serving a request, which no server on epoll can avoid. Each thread has a listener (the
 // kernel spreads connections by SO_REUSEPORT) and an edge-triggered set of its own; a connection is
 // read until EAGAIN, and what one read brought is answered with one write.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,14 +17,10 @@
 
 #include "common/http.hpp"
 #include "common/options.hpp"
+#include "common/socket.hpp"
 
 namespace bwos::peer {
 namespace {
-
-[[noreturn]] void fail(const char* what) {
-  std::perror(what);
-  std::exit(1);
-}
 
 struct connection {
   int fd;
@@ -41,7 +33,7 @@ class loop {
   loop(int listener, bool date) : listener_(listener), answers_(date) {
     set_ = ::epoll_create1(EPOLL_CLOEXEC);
     if (set_ < 0) fail("epoll_create1");
-    watch(EPOLL_CTL_ADD, listener_, EPOLLIN, nullptr);
+    watch(set_, EPOLL_CTL_ADD, listener_, EPOLLIN, nullptr);
   }
 
   [[noreturn]] void run() {
@@ -51,7 +43,9 @@ class loop {
       for (int i = 0; i < ready; ++i) {
         const epoll_event& event = events[static_cast<std::size_t>(i)];
         if (event.data.ptr == nullptr) {
-          accept_all();
+          accept_all(listener_, [&](int fd) {
+            watch(set_, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, new connection{fd});
+          });
         } else {
           serve(*static_cast<connection*>(event.data.ptr));
         }
@@ -60,33 +54,11 @@ class loop {
   }
 
  private:
-  void watch(int operation, int fd, std::uint32_t events, connection* whose) {
-    epoll_event event{};
-    event.events = events;
-    event.data.ptr = whose;
-    if (::epoll_ctl(set_, operation, fd, &event) != 0) fail("epoll_ctl");
-  }
-
-  void accept_all() {
-    for (;;) {
-      const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-      if (fd >= 0) {
-        const int on = 1;
-        ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        watch(EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, new connection{fd});
-      } else if (errno == EAGAIN) {
-        return;
-      } else if (errno != ECONNABORTED && errno != EINTR) {
-        fail("accept4");  // out of descriptors: a figure taken here would mean nothing
-      }
-    }
-  }
-
   // Runs until the socket has nothing more to read or takes no more.
   void serve(connection& from) {
     if (!from.output.empty()) {
       if (!flush(from)) return;
-      watch(EPOLL_CTL_MOD, from.fd, EPOLLIN | EPOLLET, &from);
+      watch(set_, EPOLL_CTL_MOD, from.fd, EPOLLIN | EPOLLET, &from);
     }
     for (;;) {
       const ssize_t got = ::recv(from.fd, received_.data(), received_.size(), 0);
@@ -129,7 +101,7 @@ class loop {
       return false;
     }
     to.output.assign(out_, sent < 0 ? 0 : static_cast<std::size_t>(sent));
-    watch(EPOLL_CTL_MOD, to.fd, EPOLLOUT | EPOLLET, &to);
+    watch(set_, EPOLL_CTL_MOD, to.fd, EPOLLOUT | EPOLLET, &to);
     return false;
   }
 
@@ -158,24 +130,6 @@ class loop {
   std::string out_;
   std::array<char, receive_bytes> received_;
 };
-
-// A listener on `port`, which becomes the chosen one where it was 0.
-int listen_on(std::uint16_t& port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  const int on = 1;
-  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  ::setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) fail("bind");
-  if (::listen(fd, SOMAXCONN) != 0) fail("listen");
-  socklen_t size = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  port = ntohs(address.sin_port);
-  return fd;
-}
 
 void serve(options with) {
   raise_descriptor_limit();

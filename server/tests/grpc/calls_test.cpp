@@ -179,7 +179,8 @@ TEST(grpc_calls, reflection_lists_the_services_and_describes_the_greeter) {
   std::string answer;
   ASSERT_TRUE(stream.write("\x3a\x01*"));  // list_services
   ASSERT_TRUE(stream.read(answer));
-  for (const char* service : {"helloworld.Greeter", "grpc.reflection.v1alpha.ServerReflection"}) {
+  for (const char* service :
+       {"helloworld.Greeter", "bwos.Work", "grpc.reflection.v1alpha.ServerReflection"}) {
     EXPECT_NE(answer.find(service), std::string::npos) << service;
   }
   const std::string symbol = "helloworld.Greeter";

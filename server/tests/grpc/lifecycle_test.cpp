@@ -49,7 +49,7 @@ TEST(grpc_start, an_address_in_use_is_reported_as_such) {
   grpc_options same = any_port();
   same.address = running.server.address();
   try {
-    const grpc_server second(running.executor, same);
+    const grpc_server second(running.executor, same, running.handlers);
     FAIL() << "two servers on " << same.address;
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code(), std::errc::address_in_use);
@@ -72,20 +72,22 @@ TEST(grpc_start, a_port_shared_by_reuseport_is_in_use_too) {
   ASSERT_EQ(::getsockname(holder, generic, &length), 0);
   grpc_options settings = any_port();
   settings.address = "127.0.0.1:" + std::to_string(ntohs(name.sin_port));
+  const service handlers;
   pool workers(pool_options(1));
   pool_executor on_workers(workers);
-  EXPECT_THROW(grpc_server(on_workers, settings), std::system_error);
+  EXPECT_THROW(grpc_server(on_workers, settings, handlers), std::system_error);
   ::close(holder);
-  EXPECT_NO_THROW(grpc_server(on_workers, settings));
+  EXPECT_NO_THROW(grpc_server(on_workers, settings, handlers));
 }
 
 TEST(grpc_start, an_address_of_another_machine_is_reported) {
   grpc_options settings = any_port();
   settings.address = "192.0.2.1:0";
+  const service handlers;
   pool workers(pool_options(1));
   pool_executor on_workers(workers);
   try {
-    const grpc_server server(on_workers, settings);
+    const grpc_server server(on_workers, settings, handlers);
     FAIL();
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code(), std::errc::address_not_available);
@@ -93,13 +95,14 @@ TEST(grpc_start, an_address_of_another_machine_is_reported) {
 }
 
 TEST(grpc_start, bad_values_are_named) {
+  const service handlers;
   pool workers(pool_options(1));
   pool_executor on_workers(workers);
   const auto message_of = [&](auto change) -> std::string {
     grpc_options settings = any_port();
     change(settings);
     try {
-      const grpc_server server(on_workers, settings);
+      const grpc_server server(on_workers, settings, handlers);
     } catch (const std::invalid_argument& error) {
       return error.what();
     }
@@ -110,7 +113,8 @@ TEST(grpc_start, bad_values_are_named) {
         "127.0.0.1:http", "::1:50051", "[::1]", "[]:1", "127.0.0.1:1x", "no.such.invalid:1"}) {
     const std::string message =
         message_of([&](grpc_options& settings) { settings.address = address; });
-    EXPECT_NE(message.find("'" + std::string(address) + "'"), std::string::npos) << message;
+    const std::string quoted = std::string("'").append(address).append("'");
+    EXPECT_NE(message.find(quoted), std::string::npos) << message;
   }
   EXPECT_EQ(message_of([](grpc_options& settings) { settings.calls_armed = 0; }),
             "calls_armed = 0 is out of range: 1 to 65536");
@@ -251,14 +255,15 @@ TEST(grpc_stop, under_load_every_call_that_started_is_answered) {
 }
 
 TEST(grpc_stop, a_second_stop_does_nothing_and_the_port_is_free) {
+  const service handlers;
   pool workers(pool_options(1));
   pool_executor on_workers(workers);
   grpc_options settings = any_port();
-  grpc_server first(on_workers, settings);
+  grpc_server first(on_workers, settings, handlers);
   settings.address = first.address();
   first.shutdown(from_now(1s));
   first.shutdown(from_now(1s));
-  EXPECT_NO_THROW(grpc_server(on_workers, settings));
+  EXPECT_NO_THROW(grpc_server(on_workers, settings, handlers));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include "executor.hpp"
 #include "grpc/cpp_server.hpp"
+#include "routes.hpp"
 
 namespace bwos::server::test {
 
@@ -49,7 +50,9 @@ bool eventually(Condition condition) {
 /// A pool and a server on it, with a client of its own connection.
 struct running_server {
   explicit running_server(const grpc_options& settings = any_port(), unsigned workers = 2)
-      : workers(pool_options(workers)), executor(this->workers), server(executor, settings) {}
+      : workers(pool_options(workers)),
+        executor(this->workers),
+        server(executor, settings, handlers) {}
 
   [[nodiscard]] std::shared_ptr<grpc::Channel> connect() const {
     grpc::ChannelArguments arguments;
@@ -66,6 +69,7 @@ struct running_server {
     return eventually([&] { return workers.statistics().inject_depth == calls; });
   }
 
+  service handlers;
   pool workers;
   pool_executor executor;
   grpc_server server;
@@ -157,7 +161,9 @@ inline std::pair<grpc::Status, std::string> call_raw(const std::shared_ptr<grpc:
 
 inline std::pair<grpc::Status, std::string> check_health(
     const std::shared_ptr<grpc::Channel>& channel, const std::string& service) {
-  const std::string name = "\x0a" + std::string(1, static_cast<char>(service.size())) + service;
+  std::string name("\x0a");
+  name += static_cast<char>(service.size());
+  name += service;
   return call_raw(channel, "/grpc.health.v1.Health/Check", service.empty() ? "" : name);
 }
 

@@ -36,6 +36,19 @@ const config& accepted(const parsed& from) {
   return from.line.settings;
 }
 
+/// All that --help names: "--workers".
+std::vector<std::string> flags_of_help() {
+  std::istringstream text(parse({"--help"}).out);
+  std::vector<std::string> flags;
+  for (std::string line; std::getline(text, line);) {
+    const std::size_t at = line.find("--");
+    if (at == 2 || line.starts_with("  -h,--"))
+      flags.push_back(line.substr(at, line.find(' ', at) - at));
+  }
+  EXPECT_GT(flags.size(), 30U);
+  return flags;
+}
+
 TEST(config, listens_on_loopback_unless_told_otherwise) {
   const parsed result = parse({});
   const config& defaults = accepted(result);
@@ -188,6 +201,24 @@ TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
   }
 }
 
+TEST(config, a_flag_with_nothing_behind_its_equals_sign_takes_no_other_word) {
+  for (const std::string& flag : flags_of_help()) {
+    const std::string lacking = flag + "=";
+    for (const char* next : {"127.0.0.1:1", "2", "true", "1s", "--pin"}) {
+      const parsed result = parse({lacking.c_str(), next});
+      EXPECT_EQ(result.line.exit_code, 2) << lacking << " " << next;
+      EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+      EXPECT_TRUE(result.err.starts_with("bwos-server: " + flag + ": no ")) << result.err;
+      EXPECT_NE(result.err.find(" behind '='"), std::string::npos) << result.err;
+    }
+  }
+  const std::string refusal = parse({"--workers", "1", "--grpc-listen=", "127.0.0.1:1"}).err;
+  EXPECT_NE(refusal.find("ADDRESS:PORT such as"), std::string::npos) << refusal;
+  EXPECT_NE(parse({"--executor=", "bwos"}).err.find("bwos|asio-pool|"), std::string::npos);
+  EXPECT_NE(parse({"--workers="}).err.find("1 to 1024"), std::string::npos);
+  EXPECT_EQ(accepted(parse({"--grpc-listen", ""})).grpc_listen, "");
+}
+
 TEST(config, takes_the_last_of_a_repeated_flag) {
   const parsed result = parse({"--workers", "1", "--workers", "2"});
   EXPECT_EQ(accepted(result).workers, 2U);
@@ -247,13 +278,54 @@ TEST(config, has_a_lane_by_default_where_long_work_leaves_no_connection_unattend
   EXPECT_EQ(threshold({"--workers", "2", "--executor", "asio-pool"}), 0us);
 }
 
+TEST(config, serves_grpc_by_grpc_cpp_unless_told_otherwise) {
+  EXPECT_EQ(accepted(parse({})).grpc_by, grpc_kind::cpp);
+  EXPECT_EQ(accepted(parse({"--grpc", "grpc++"})).grpc_by, grpc_kind::cpp);
+  const parsed result = parse({"--grpc",
+                               "native",
+                               "--grpc-message-bytes-max",
+                               "5B",
+                               "--grpc-streams-max",
+                               "6",
+                               "--grpc-handlers-max",
+                               "7",
+                               "--h2-header-bytes-max",
+                               "1KiB",
+                               "--h2-output-bytes-max",
+                               "2KiB",
+                               "--h2-acks-max",
+                               "8",
+                               "--h2-handshake-timeout",
+                               "9s",
+                               "--h2-header-timeout",
+                               "10s",
+                               "--h2-idle-timeout",
+                               "11s",
+                               "--write-timeout",
+                               "12s",
+                               "--executor",
+                               "asio-pool"});
+  const config& all = accepted(result);
+  EXPECT_EQ(all.grpc_by, grpc_kind::native);
+  EXPECT_EQ(all.native.message_bytes_max, 5U);
+  EXPECT_EQ(all.http2.streams_max, 6U);
+  EXPECT_EQ(all.native.handlers_max, 7U);
+  EXPECT_EQ(all.http2.header_bytes_max, 1024U);
+  EXPECT_EQ(all.http2.output_bytes_max, 2048U);
+  EXPECT_EQ(all.http2.acks_max, 8U);
+  EXPECT_EQ(all.http2.handshake_timeout, 9s);
+  EXPECT_EQ(all.http2.header_timeout, 10s);
+  EXPECT_EQ(all.http2.idle_timeout, 11s);
+  EXPECT_EQ(all.http2.write_timeout, 12s);
+}
+
 TEST(config, prints_help_in_groups_with_defaults_and_ranges) {
   const parsed result = parse({"--help"});
   EXPECT_EQ(result.line.exit_code, 0);
   EXPECT_EQ(result.err, "");
   for (const char* text :
-       {"Listening:", "Workers:", "HTTP limits:", "gRPC limits:", "Timeouts:", "Logging:",
-        "127.0.0.1:8080", "1 to 1024", "16KiB", "BWOS_A_B", "--config FILE"}) {
+       {"Listening:", "Workers:", "HTTP limits:", "gRPC limits:", "HTTP/2 limits", "Timeouts:",
+        "Logging:", "127.0.0.1:8080", "1 to 1024", "16KiB", "BWOS_A_B", "--config FILE"}) {
     EXPECT_NE(result.out.find(text), std::string::npos) << text;
   }
 }
@@ -345,6 +417,28 @@ std::string refusal_of(const parsed& result) {
   return result.err;
 }
 
+TEST(config, native_grpc_needs_sockets_of_ours_and_each_grpc_its_own_flags) {
+  EXPECT_NE(refusal_of(parse({"--grpc", "native", "--executor", "asio-io-context"}))
+                .find("--grpc native: must be grpc++ with --executor asio-io-context: "),
+            std::string::npos);
+  for (const char* flag : {"--grpc-threads", "--grpc-armed"}) {
+    EXPECT_NE(refusal_of(parse({"--grpc", "native", flag, "2"}))
+                  .find(std::string(flag) + " 2: must be left out with --grpc native"),
+              std::string::npos);
+  }
+  const std::vector<std::pair<const char*, const char*>> natives{
+      {"--grpc-handlers-max", "2"},      {"--h2-header-bytes-max", "1KiB"},
+      {"--h2-output-bytes-max", "1KiB"}, {"--h2-acks-max", "2"},
+      {"--h2-handshake-timeout", "2s"},  {"--h2-header-timeout", "2s"},
+      {"--h2-idle-timeout", "2s"}};
+  for (const auto& [flag, value] : natives) {
+    EXPECT_NE(refusal_of(parse({flag, value}))
+                  .find(std::string(flag) + " " + value + ": must be left out with --grpc grpc++"),
+              std::string::npos)
+        << flag;
+  }
+}
+
 TEST(config_sources, a_bad_value_is_told_as_a_flags_with_its_source) {
   const file text("workers = 0\n");
   const std::string in_file = "bwos-server: --workers 0: must be a number from 1 to 1024 (";
@@ -364,45 +458,49 @@ TEST(config_sources, a_bad_value_is_told_as_a_flags_with_its_source) {
 }
 
 TEST(config_sources, what_the_executor_would_ignore_is_a_mistake_where_it_was_given) {
-  const std::vector<std::pair<const char*, const char*>> ignored = {
-      {"--reactor-group", "1"},     {"--steal", "random"}, {"--pin", "true"},
-      {"--lane-threshold-us", "0"}, {"--lane-age", "1ms"}, {"--stall-timeout", "10s"},
-      {"--queue-age-max", "50ms"}};
-  for (const auto& [flag, value] : ignored) {
+  struct ignored {
+    std::string executor;
+    const char* flag;
+    const char* value;
+  };
+  const std::vector<ignored> all = {{"asio-pool", "--reactor-group", "1"},
+                                    {"asio-pool", "--steal", "random"},
+                                    {"asio-pool", "--pin", "true"},
+                                    {"asio-pool", "--lane-threshold-us", "0"},
+                                    {"asio-pool", "--lane-age", "1ms"},
+                                    {"asio-pool", "--stall-timeout", "10s"},
+                                    {"asio-pool", "--queue-age-max", "50ms"},
+                                    {"asio-io-context", "--reactor", "epoll"},
+                                    {"asio-io-context", "--reactor-group", "1"},
+                                    {"asio-io-context", "--reactor-threads", "0"},
+                                    {"asio-io-context", "--steal", "random"},
+                                    {"asio-io-context", "--pin", "true"},
+                                    {"asio-io-context", "--lane-threshold-us", "5"},
+                                    {"asio-io-context", "--lane-age", "1ms"},
+                                    {"asio-io-context", "--stall-timeout", "10s"},
+                                    {"asio-io-context", "--queue-age-max", "50ms"}};
+  for (const auto& [executor, flag, value] : all) {
+    const std::string chosen = "--executor=" + executor;
     const std::string told = std::string("bwos-server: ") + flag + " " + value +
-                             ": must be left out with --executor asio-pool";
-    std::vector<const char*> arguments = {"--executor", "asio-pool", flag, value};
-    if (std::string_view(flag) == "--pin") arguments.pop_back();
-    EXPECT_TRUE(refusal_of(parse(arguments)).starts_with(told)) << refusal_of(parse(arguments));
+                             ": must be left out with --executor " + executor + ": ";
+    std::vector<const char*> given = {flag, value};
+    if (std::string_view(flag) == "--pin") given.pop_back();
+    EXPECT_EQ(parse(given).line.exit_code, std::nullopt) << flag;
+    given.push_back(chosen.c_str());
+    EXPECT_TRUE(refusal_of(parse(given)).starts_with(told)) << refusal_of(parse(given));
     const file text(std::string(flag).substr(2) + " = " + value + "\n");
-    const std::string in_file =
-        refusal_of(parse({"--config", text.path(), "--executor=asio-pool"}));
+    const std::string in_file = refusal_of(parse({"--config", text.path(), chosen.c_str()}));
     EXPECT_TRUE(in_file.starts_with(told)) << in_file;
     EXPECT_TRUE(in_file.ends_with(std::string(" (") + text.path() + ")\n")) << in_file;
-    EXPECT_EQ(parse({flag, std::string_view(flag) == "--pin" ? "--pin" : value}).line.exit_code,
-              std::nullopt);
   }
   const variable executor("BWOS_EXECUTOR", "asio-pool");
   const variable age("BWOS_LANE_AGE", "1ms");
   EXPECT_NE(refusal_of(parse({})).find("(BWOS_LANE_AGE)"), std::string::npos);
 }
 
-TEST(config_sources, what_an_io_context_would_ignore_is_a_mistake) {
-  const std::vector<std::pair<const char*, const char*>> ignored = {
-      {"--reactor", "epoll"},     {"--reactor-group", "1"}, {"--reactor-threads", "0"},
-      {"--steal", "random"},      {"--lane-age", "1ms"},    {"--stall-timeout", "10s"},
-      {"--queue-age-max", "50ms"}};
-  for (const auto& [flag, value] : ignored) {
-    const std::string told = std::string("bwos-server: ") + flag + " " + value +
-                             ": must be left out with --executor asio-io-context";
-    const std::string said =
-        refusal_of(parse({"--executor", "asio-io-context", "--asio-lane", flag, value}));
-    EXPECT_TRUE(said.starts_with(told)) << said;
-  }
-  EXPECT_NE(refusal_of(parse({"--executor", "asio-io-context", "--pin"})).find("--pin true"),
-            std::string::npos);
-  EXPECT_NE(refusal_of(parse({"--executor", "asio-io-context", "--lane-threshold-us", "5"}))
-                .find("--lane-threshold-us 5: must be left out"),
+TEST(config_sources, a_lane_of_asios_has_no_age_and_is_an_io_contexts) {
+  EXPECT_NE(refusal_of(parse({"--executor", "asio-io-context", "--asio-lane", "--lane-age", "1ms"}))
+                .find("--lane-age 1ms: must be left out"),
             std::string::npos);
   EXPECT_NE(refusal_of(parse({"--asio-lane"})).find("--asio-lane true: must be left out without"),
             std::string::npos);

@@ -30,6 +30,9 @@ snapshot filled() {
   what.http_listens = true;
   what.connections = 6;
   what.grpc = grpc_statistics{.started = 9, .ok = 7, .failed = 1, .cancelled = 1, .unserved = 0};
+  what.http.grpc[static_cast<std::size_t>(grpc::sends)] = 11;
+  what.http.grpc[static_cast<std::size_t>(grpc::read_batches)] = 12;
+  what.grpc_connections = 13;
   what.pool.emplace().workers.resize(3);
   what.pool->workers[2].steal_hit = 5;
   what.executor = "bwos";
@@ -56,6 +59,9 @@ TEST(text, is_what_prometheus_reads) {
   EXPECT_DOUBLE_EQ(read.value("bwos_queue_age_seconds"), 0.025);
   EXPECT_EQ(read.value("bwos_http_connections"), 6);
   EXPECT_EQ(read.value("bwos_grpc_ended_total{result=\"ok\"}"), 7);
+  EXPECT_EQ(read.value("bwos_grpc_sends_total"), 11);
+  EXPECT_EQ(read.value("bwos_grpc_read_batches_total"), 12);
+  EXPECT_EQ(read.value("bwos_grpc_connections"), 13);
   EXPECT_EQ(read.value("bwos_pool_steal_hit_total{worker=\"2\"}"), 5);
   EXPECT_EQ(read.value("bwos_build_info{version=\"1.2.3\",executor=\"bwos\",reactor=\"epoll\"}"),
             1);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace bwos::server::h2 {
+
+using std::chrono::microseconds;
+
+/// What one HTTP/2 connection may take of the server. The flags of the same names set these;
+/// config.cpp has the ranges.
+struct limits {
+  /// Fields of one request, each counted as RFC 9113, 6.5.2 has it: name, value and 32 bytes.
+  /// Above, the request is refused; beyond header_excess times as much the connection ends.
+  std::size_t header_bytes_max = 16 * 1024;
+  /// Streams open at once (--grpc-streams-max); above: REFUSED_STREAM.
+  unsigned streams_max = 1000;
+  /// Answers that wait for the peer; while there are more, streams that open and calls about to be
+  /// run get REFUSED_STREAM. Guessed: a few answers of the largest size.
+  std::size_t output_bytes_max = std::size_t{16} * 1024 * 1024;
+  /// Acknowledgements (of PING and SETTINGS) that wait for the peer; above, the connection ends.
+  unsigned acks_max = 1000;
+  /// From the accept to the end of the peer's first SETTINGS.
+  microseconds handshake_timeout = std::chrono::seconds(10);
+  /// From the first frame of a header to its last.
+  microseconds header_timeout = std::chrono::seconds(10);
+  /// Without a stream: GOAWAY. gRPC C++ has none; a guess, longer than a client's keepalive.
+  microseconds idle_timeout = std::chrono::minutes(5);
+  /// A peer that takes nothing of what is written (--write-timeout).
+  microseconds write_timeout = std::chrono::seconds(30);
+};
+
+/// A header of more than so many times its limit is no mistake.
+inline constexpr std::size_t header_excess = 4;
+
+/// Bytes that a peer may send ahead on one stream, and on the whole connection (GRPC.md's).
+inline constexpr std::int32_t stream_window = 1 << 20;
+inline constexpr std::int32_t connection_window = 16 << 20;
+
+/// Fields of an answer's header, or of its trailers: more are left out.
+inline constexpr std::size_t fields_max = 8;
+
+/// Output that is collected before it is sent: all of a batch of ordinary answers.
+inline constexpr std::size_t send_bytes = 128 * 1024;
+
+/// Frames that bring nothing (empty DATA, PING, SETTINGS, PRIORITY, WINDOW_UPDATE): so many at
+/// once, and so many a second in the long run; above, the connection ends. As nghttp2 counts
+/// resets.
+inline constexpr double idle_frames_burst = 10'000;
+inline constexpr double idle_frames_per_second = 330;
+
+/// After the notice of a GOAWAY the peer's last calls are on their way for a round trip: until its
+/// answer to a PING, but no longer than this.
+inline constexpr std::chrono::milliseconds goaway_patience{1000};
+
+}  // namespace bwos::server::h2

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "h2/session.hpp"
+
+#include <nghttp2/nghttp2.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace bwos::server::h2 {
+namespace {
+
+constexpr std::array<std::uint8_t, 8> notice_ping{'g', 'o', 'i', 'n', 'g', ' ', 'n', 'o'};
+
+struct option_deleter {
+  void operator()(nghttp2_option* which) const noexcept { nghttp2_option_del(which); }
+};
+
+std::unique_ptr<nghttp2_option, option_deleter> options_of(const limits& bounds) {
+  nghttp2_option* made = nullptr;
+  if (nghttp2_option_new(&made) != 0) throw std::bad_alloc();
+  std::unique_ptr<nghttp2_option, option_deleter> owned(made);
+  nghttp2_option_set_no_auto_window_update(made, 1);
+  nghttp2_option_set_no_closed_streams(made, 1);  // they are for priorities, which we have not
+  nghttp2_option_set_server_fallback_rfc7540_priorities(made, 0);
+  nghttp2_option_set_max_outbound_ack(made, bounds.acks_max);
+  return owned;
+}
+
+std::uint8_t* bytes_of(std::string_view text) noexcept {
+  return reinterpret_cast<std::uint8_t*>(const_cast<char*>(text.data()));  // nghttp2 only reads
+}
+
+/// Fields as nghttp2 wants them, for the time of a call to it. The texts stay where they are.
+class field_list {
+ public:
+  explicit field_list(std::span<const field> fields) noexcept
+      : size_(std::min(fields.size(), fields_max)) {
+    for (std::size_t i = 0; i < size_; ++i) {
+      all_[i] = {.name = bytes_of(fields[i].name),
+                 .value = bytes_of(fields[i].value),
+                 .namelen = fields[i].name.size(),
+                 .valuelen = fields[i].value.size(),
+                 .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+    }
+  }
+  [[nodiscard]] const nghttp2_nv* data() const noexcept { return all_.data(); }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  std::array<nghttp2_nv, fields_max> all_;
+  const std::size_t size_;
+};
+
+/// RFC 9113, 6.8: for a session that nghttp2 has given up without a word.
+std::array<char, 17> goaway_frame(std::uint32_t last, error why) noexcept {
+  std::array<char, 17> frame{0, 0, 8, NGHTTP2_GOAWAY, 0, 0, 0, 0, 0};
+  for (std::size_t i = 0; i < 4; ++i) {
+    frame[9 + i] = static_cast<char>(last >> (24 - 8 * i));
+    frame[13 + i] = static_cast<char>(static_cast<std::uint32_t>(why) >> (24 - 8 * i));
+  }
+  return frame;
+}
+
+/// Frames that cost us work and bring the peer nothing.
+bool is_idle_frame(const nghttp2_frame_hd& head) noexcept {
+  switch (head.type) {
+    case NGHTTP2_DATA:
+      return head.length == 0 && (head.flags & NGHTTP2_FLAG_END_STREAM) == 0;
+    case NGHTTP2_PING:
+    case NGHTTP2_SETTINGS:
+      return (head.flags & NGHTTP2_FLAG_ACK) == 0;
+    case NGHTTP2_PRIORITY:
+    case NGHTTP2_WINDOW_UPDATE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+/// nghttp2's side: each returns an error code of its. An exception, which can only be that there is
+/// no memory, is the end of the session.
+struct session::callbacks {
+  static session& of(void* user) noexcept { return *static_cast<session*>(user); }
+
+  template <class Body>
+  static int guarded(Body body) noexcept {
+    try {
+      return body();
+    } catch (...) {
+      return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+  }
+
+  static int on_begin_headers(nghttp2_session*, const nghttp2_frame* frame, void* user) {
+    return guarded([&] {
+      session& self = of(user);
+      self.in_header_ = true;
+      self.header_id_ = frame->hd.stream_id;
+      self.header_bytes_ = 0;
+      if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
+        self.current_ = self.find(frame->hd.stream_id);
+        return 0;
+      }
+      self.current_ =
+          self.waiting_bytes_ > self.limits_.output_bytes_max ? nullptr : self.owner_.open();
+      if (self.current_ == nullptr) {
+        self.in_header_ = false;  // once the reset is sent, nghttp2 tells of the header no more
+        return nghttp2_submit_rst_stream(self.session_, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                         NGHTTP2_REFUSED_STREAM);
+      }
+      self.current_->id_ = frame->hd.stream_id;
+      ++self.streams_;
+      return nghttp2_session_set_stream_user_data(self.session_, frame->hd.stream_id,
+                                                  self.current_);
+    });
+  }
+
+  static int on_header(nghttp2_session*, const nghttp2_frame*, const std::uint8_t* name,
+                       std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
+                       std::uint8_t, void* user) {
+    return guarded([&] {
+      session& self = of(user);
+      self.header_bytes_ += name_size + value_size + 32;
+      if (self.header_bytes_ > self.limits_.header_bytes_max * header_excess) {
+        self.current_ = nullptr;
+        self.end(error::enhance_your_calm);
+        return static_cast<int>(NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE);
+      }
+      if (self.current_ == nullptr || self.current_->header_read_ ||
+          self.header_bytes_ > self.limits_.header_bytes_max) {
+        return 0;  // a trailer's fields mean nothing to us
+      }
+      self.current_->on_field({reinterpret_cast<const char*>(name), name_size},
+                              {reinterpret_cast<const char*>(value), value_size});
+      return 0;
+    });
+  }
+
+  static int on_data(nghttp2_session*, std::uint8_t flags, std::int32_t id,
+                     const std::uint8_t* bytes, std::size_t size, void* user) {
+    return guarded([&] {
+      session& self = of(user);
+      stream* const to = self.find(id);
+      if (to != nullptr) {
+        const bool last =
+            (flags & (NGHTTP2_FLAG_END_STREAM | NGHTTP2_FLAG_PADDED)) == NGHTTP2_FLAG_END_STREAM;
+        to->on_data(std::as_bytes(std::span(bytes, size)), last);
+      }
+      return nghttp2_session_consume(self.session_, id, size);
+    });
+  }
+
+  static int on_frame(nghttp2_session*, const nghttp2_frame* frame, void* user) {
+    return guarded([&] {
+      session& self = of(user);
+      const nghttp2_frame_hd& head = frame->hd;
+      if (is_idle_frame(head) && !self.idle_frames_.take()) self.end(error::enhance_your_calm);
+      if (head.type == NGHTTP2_SETTINGS) self.established_ = true;
+      if (head.type == NGHTTP2_PING && (head.flags & NGHTTP2_FLAG_ACK) != 0) {
+        self.noticed_ |=
+            std::equal(notice_ping.begin(), notice_ping.end(), frame->ping.opaque_data);
+      }
+      if (head.type != NGHTTP2_HEADERS && head.type != NGHTTP2_DATA) return 0;
+      stream* const to = head.type == NGHTTP2_HEADERS ? self.current_ : self.find(head.stream_id);
+      if (head.type == NGHTTP2_HEADERS) self.in_header_ = false;
+      if (to == nullptr) return 0;
+      if (!to->header_read_) {
+        to->header_read_ = true;
+        to->on_header(self.header_bytes_ > self.limits_.header_bytes_max);
+      }
+      if ((head.flags & NGHTTP2_FLAG_END_STREAM) != 0) self.end_of_request(*to);
+      return 0;
+    });
+  }
+
+  static int on_invalid_frame(nghttp2_session*, const nghttp2_frame*, int, void* user) noexcept {
+    of(user).in_header_ = false;
+    return 0;
+  }
+
+  /// An answer that did not wait for the request's end: the peer need not send the rest (RFC 9113,
+  /// 8.1).
+  static int on_sent(nghttp2_session* session, const nghttp2_frame* frame, void* user) noexcept {
+    class session& self = of(user);
+    if (self.early_ == 0 || frame->hd.type != NGHTTP2_HEADERS ||
+        (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) {
+      return 0;
+    }
+    const stream* const to = self.find(frame->hd.stream_id);
+    if (to == nullptr || to->ended_) return 0;
+    return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                     NGHTTP2_NO_ERROR);
+  }
+
+  static int on_close(nghttp2_session* session, std::int32_t id, std::uint32_t why,
+                      void* user) noexcept {
+    return guarded([&] {
+      class session& self = of(user);
+      if (id == self.header_id_) self.in_header_ = false;  // its rest is skipped without a word
+      stream* const closed = self.find(id);
+      if (closed == nullptr) return 0;
+      nghttp2_session_set_stream_user_data(session, id, nullptr);
+      if (closed == self.current_) self.current_ = nullptr;
+      self.waiting_bytes_ -= closed->body_.size() - closed->body_sent_;
+      self.early_ -= closed->early_ ? 1U : 0U;
+      --self.streams_;
+      closed->on_closed(static_cast<error>(why));
+      return 0;
+    });
+  }
+
+  static ssize_t on_body(nghttp2_session* session, std::int32_t id, std::uint8_t*, std::size_t room,
+                         std::uint32_t* flags, nghttp2_data_source* source, void*) noexcept {
+    const int result = guarded([&] {
+      stream& from = *static_cast<stream*>(source->ptr);
+      const std::size_t left = from.body_.size() - from.body_sent_;
+      *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+      if (left > room) return static_cast<int>(room);
+      *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+      const field_list trailers(from.trailers());
+      const int submitted = nghttp2_submit_trailer(session, id, trailers.data(), trailers.size());
+      return submitted != 0 ? NGHTTP2_ERR_CALLBACK_FAILURE : static_cast<int>(left);
+    });
+    return result;
+  }
+
+  static int on_send_data(nghttp2_session*, nghttp2_frame*, const std::uint8_t* head,
+                          std::size_t size, nghttp2_data_source* source, void* user) noexcept {
+    return guarded([&] {
+      constexpr std::size_t head_size = 9;  // padded never
+      session& self = of(user);
+      if (self.output_->size() >= send_bytes) {
+        self.is_full_ = true;
+        return static_cast<int>(NGHTTP2_ERR_WOULDBLOCK);
+      }
+      stream& from = *static_cast<stream*>(source->ptr);
+      self.output_->append({reinterpret_cast<const char*>(head), head_size});
+      self.output_->append(std::string_view(from.body_).substr(from.body_sent_, size));
+      from.body_sent_ += size;
+      self.waiting_bytes_ -= size;
+      self.idle_frames_.refill();
+      return 0;
+    });
+  }
+
+  static const nghttp2_session_callbacks* table() {
+    static const nghttp2_session_callbacks* const made = [] {
+      nghttp2_session_callbacks* all = nullptr;
+      if (nghttp2_session_callbacks_new(&all) != 0) throw std::bad_alloc();
+      nghttp2_session_callbacks_set_on_begin_headers_callback(all, &on_begin_headers);
+      nghttp2_session_callbacks_set_on_header_callback(all, &on_header);
+      nghttp2_session_callbacks_set_on_data_chunk_recv_callback(all, &on_data);
+      nghttp2_session_callbacks_set_on_frame_recv_callback(all, &on_frame);
+      nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(all, &on_invalid_frame);
+      nghttp2_session_callbacks_set_on_frame_send_callback(all, &on_sent);
+      nghttp2_session_callbacks_set_on_stream_close_callback(all, &on_close);
+      nghttp2_session_callbacks_set_send_data_callback(all, &on_send_data);
+      return all;
+    }();
+    return made;
+  }
+};
+
+session::session(application& owner, const limits& bounds) : owner_(owner), limits_(bounds) {
+  const auto options = options_of(bounds);
+  if (nghttp2_session_server_new2(&session_, callbacks::table(), this, options.get()) != 0) {
+    throw std::bad_alloc();
+  }
+  const std::array<nghttp2_settings_entry, 3> ours{{
+      {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, bounds.streams_max},
+      {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, stream_window},
+      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<std::uint32_t>(bounds.header_bytes_max)},
+  }};
+  if (nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, ours.data(), ours.size()) != 0 ||
+      nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, connection_window) !=
+          0) {
+    nghttp2_session_del(session_);
+    throw std::bad_alloc();
+  }
+}
+
+session::~session() {
+  nghttp2_session_del(session_);
+}
+
+void session::feed(std::span<const std::byte> bytes, clock::time_point now) {
+  if (dead_) return;
+  idle_frames_.now(now);
+  const ssize_t taken = nghttp2_session_mem_recv(
+      session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  if (taken < 0) fail(static_cast<int>(taken));
+}
+
+bool session::pull(http1::byte_buffer& to) {
+  output_ = &to;
+  is_full_ = false;
+  while (!dead_) {  // ends: with nothing to send, or enough
+    if (to.size() >= send_bytes) return nghttp2_session_want_write(session_) != 0;
+    const std::uint8_t* bytes = nullptr;
+    const ssize_t size = nghttp2_session_mem_send(session_, &bytes);
+    if (size < 0) fail(static_cast<int>(size));
+    if (size <= 0) break;
+    to.append({reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size)});
+  }
+  if (const error why = std::exchange(last_words_, error::none); why != error::none) {
+    const auto last = static_cast<std::uint32_t>(nghttp2_session_get_last_proc_stream_id(session_));
+    const auto frame = goaway_frame(last, why);
+    to.append({frame.data(), frame.size()});
+  }
+  return is_full_ && !dead_;
+}
+
+void session::answer(stream& to, std::span<const field> header, std::string body) {
+  if (dead_) return;
+  to.early_ = !to.ended_;
+  early_ += to.early_ ? 1U : 0U;
+  to.body_ = std::move(body);
+  waiting_bytes_ += to.body_.size();
+  nghttp2_data_provider provider{};
+  provider.source.ptr = &to;
+  provider.read_callback = &callbacks::on_body;
+  const field_list fields(header);
+  fail(nghttp2_submit_response(session_, to.id_, fields.data(), fields.size(), &provider));
+}
+
+void session::answer(stream& to, std::span<const field> header) {
+  if (dead_) return;
+  to.early_ = !to.ended_;
+  early_ += to.early_ ? 1U : 0U;
+  const field_list fields(header);
+  fail(nghttp2_submit_response(session_, to.id_, fields.data(), fields.size(), nullptr));
+}
+
+void session::reset(stream& what, error why) {
+  if (dead_) return;
+  fail(nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, what.id_,
+                                 static_cast<std::uint32_t>(why)));
+}
+
+void session::notice() {
+  if (dead_) return;
+  fail(nghttp2_submit_shutdown_notice(session_));
+  fail(nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, notice_ping.data()));
+}
+
+void session::leave() {
+  if (dead_) return;
+  fail(nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE,
+                             nghttp2_session_get_last_proc_stream_id(session_), NGHTTP2_NO_ERROR,
+                             nullptr, 0));
+}
+
+void session::end(error why) {
+  if (dead_) return;
+  fail(nghttp2_session_terminate_session(session_, static_cast<std::uint32_t>(why)));
+}
+
+bool session::is_over() const noexcept {
+  return dead_ ||
+         (nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0);
+}
+
+/// After an error of nghttp2's that is not this or that stream's. 0: there was none.
+void session::fail(int nghttp2_error) {
+  if (nghttp2_error > NGHTTP2_ERR_FATAL) return;
+  dead_ = true;
+  if (nghttp2_error == NGHTTP2_ERR_FLOODED || nghttp2_error == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS) {
+    last_words_ = error::enhance_your_calm;
+  }
+  if (nghttp2_error == NGHTTP2_ERR_BAD_CLIENT_MAGIC) last_words_ = error::protocol;
+}
+
+stream* session::find(std::int32_t id) const noexcept {
+  if (current_ != nullptr && current_->id_ == id) return current_;
+  return static_cast<stream*>(nghttp2_session_get_stream_user_data(session_, id));
+}
+
+void session::end_of_request(stream& of) {
+  of.ended_ = true;
+  of.on_end();
+}
+
+}  // namespace bwos::server::h2

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// HTTP/2 (RFC 9113) of one connection, the server's side: bytes in, events of streams out; answers
+// in, bytes out. Framing, HPACK, flow control and the state of streams are nghttp2's; limits are
+// ours.
+//
+// No thread of its own and no socket: one thread at a time calls it, and it calls back from within
+// feed(), pull() and reset() only. Callbacks may call whatever of it they like but those, and must
+// not throw: std::bad_alloc in one is the end of the connection (is_over()).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "h2/flood_guard.hpp"
+#include "h2/limits.hpp"
+#include "http1/byte_buffer.hpp"
+
+struct nghttp2_session;
+
+namespace bwos::server::h2 {
+
+/// RFC 9113, 7.
+enum class error : std::uint32_t {
+  none = 0,
+  protocol = 1,
+  internal = 2,
+  refused_stream = 7,
+  cancel = 8,
+  enhance_your_calm = 11,
+};
+
+/// Names are lower case.
+struct field {
+  std::string_view name;
+  std::string_view value;
+};
+
+/// One request, and its answer. Belongs to the application, from application::open() until after
+/// on_closed(); until then the session refers to it.
+class stream {
+ public:
+  stream(const stream&) = delete;
+  stream& operator=(const stream&) = delete;
+  [[nodiscard]] std::int32_t id() const noexcept { return id_; }
+
+ protected:
+  stream() = default;
+  ~stream() = default;
+
+  /// In order: fields; the header's end, with whether they were too many (then some were left out);
+  /// data; its end. Nothing after on_closed(), which may come at any time.
+  virtual void on_field(std::string_view name, std::string_view value) = 0;
+  virtual void on_header(bool too_large) = 0;
+  /// `bytes` lie in what feed() was given. `last`: of the last DATA frame.
+  virtual void on_data(std::span<const std::byte> bytes, bool last) = 0;
+  virtual void on_end() = 0;
+  /// `why` is `none` if it was answered, and the peer wanted the answer.
+  virtual void on_closed(error why) = 0;
+  /// What follows the body; valid until on_closed(). Asked for once, when the body has gone.
+  virtual std::span<const field> trailers() = 0;
+
+ private:
+  friend class session;
+  std::int32_t id_ = 0;
+  bool header_read_ = false;
+  bool ended_ = false;  // by the peer
+  bool early_ = false;  // answered before the peer's end
+  std::string body_;
+  std::size_t body_sent_ = 0;
+};
+
+class application {
+ public:
+  /// The peer opens a stream. Null: REFUSED_STREAM.
+  virtual stream* open() = 0;
+
+ protected:
+  ~application() = default;
+};
+
+class session {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  /// Our SETTINGS are the first bytes of pull(). Both must outlive it. Throws std::bad_alloc.
+  session(application& owner, const limits& bounds);
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+  ~session();  ///< Calls back no more.
+
+  void feed(std::span<const std::byte> bytes, clock::time_point now);
+
+  /// Appends what is to be sent until there is nothing more, or `to` holds send_bytes. True: more.
+  bool pull(http1::byte_buffer& to);
+
+  /// HEADERS, DATA and trailers. `header` must stay valid until on_closed().
+  void answer(stream& to, std::span<const field> header, std::string body);
+  /// HEADERS alone. If the peer has not ended its request, RST_STREAM(NO_ERROR) follows.
+  void answer(stream& to, std::span<const field> header);
+  void reset(stream& what, error why);
+
+  /// GOAWAY that refuses nothing yet, and a PING (RFC 9113, 6.8). was_noticed(): its answer is
+  /// here.
+  void notice();
+  [[nodiscard]] bool was_noticed() const noexcept { return noticed_; }
+  /// GOAWAY: streams that are open go on, new ones are ignored; is_over() after the last.
+  void leave();
+  /// GOAWAY with an error, and nothing after it.
+  void end(error why);
+
+  /// Nothing more to receive, and nothing to send but what pull() gives yet.
+  [[nodiscard]] bool is_over() const noexcept;
+  /// The peer's preface and SETTINGS have come.
+  [[nodiscard]] bool is_established() const noexcept { return established_; }
+  [[nodiscard]] bool in_header() const noexcept { return in_header_; }
+  /// Bytes of answers that pull() has not given.
+  [[nodiscard]] std::size_t waiting_bytes() const noexcept { return waiting_bytes_; }
+  [[nodiscard]] std::size_t streams() const noexcept { return streams_; }
+
+ private:
+  struct callbacks;
+  void fail(int nghttp2_error);
+  [[nodiscard]] stream* find(std::int32_t id) const noexcept;
+  void end_of_request(stream& of);
+
+  application& owner_;
+  const limits& limits_;
+  nghttp2_session* session_ = nullptr;
+  flood_guard idle_frames_{idle_frames_burst, idle_frames_per_second};
+  http1::byte_buffer* output_ = nullptr;  // of the pull() that runs
+  stream* current_ = nullptr;             // whose header came last, if it is open
+  std::int32_t header_id_ = 0;            // of the stream whose header came last
+  std::size_t header_bytes_ = 0;
+  std::size_t waiting_bytes_ = 0;
+  std::size_t streams_ = 0;
+  std::size_t early_ = 0;  // answers before the peer's end that are to be sent yet
+  error last_words_ = error::none;
+  bool established_ = false;
+  bool in_header_ = false;
+  bool noticed_ = false;
+  bool is_full_ = false;  // the output: DATA goes on with the next pull()
+  bool dead_ = false;     // nghttp2 must not be called any more
+};
+
+}  // namespace bwos::server::h2

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "native/call.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "native/methods.hpp"
+#include "native/peer.hpp"
+#include "native/syntax.hpp"
+
+namespace bwos::server::native {
+namespace {
+
+using h2::field;
+
+constexpr field ok_status{":status", "200"};
+constexpr field content_type{"content-type", "application/grpc"};
+constexpr std::array<field, 2> reply_header{ok_status, content_type};
+
+/// The decimal of a code, for as long as the program runs.
+constexpr std::string_view text_of(rpc::code what) noexcept {
+  constexpr std::array<std::string_view, 17> texts{
+      "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"};
+  return texts[static_cast<std::size_t>(what)];
+}
+
+/// Fields that are the protocol's, not the caller's metadata.
+bool is_metadata(std::string_view name) noexcept {
+  return !name.starts_with(':') && !name.starts_with("grpc-") && name != "te" &&
+         name != "content-length";
+}
+
+std::uint32_t big_endian(const std::byte* from) noexcept {
+  std::uint32_t value = 0;
+  for (int i = 0; i < 4; ++i) value = value << 8 | static_cast<std::uint32_t>(from[i]);
+  return value;
+}
+
+std::string_view text_in(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+// What the runner and the handler's thread share.
+
+bool call::is_cancelled() const noexcept {
+  // [call.cancelled] relaxed: a hint to end early; nothing is read on its strength. Partner:
+  // [call.cancel].
+  return cancelled_.load(std::memory_order_relaxed);
+}
+
+void call::cancel() noexcept {
+  // [call.cancel] relaxed: it publishes nothing but itself. Partner: [call.cancelled].
+  cancelled_.store(true, std::memory_order_relaxed);
+}
+
+std::vector<std::string> call::metadata(std::string_view name) const {
+  std::vector<std::string> found;
+  for (const auto& [key, value] : metadata_) {
+    if (key != name) continue;
+    if (!name.ends_with("-bin")) {
+      found.push_back(value);
+      continue;
+    }
+    for (std::string_view rest = value;;) {  // ends: at the last comma
+      const std::size_t comma = rest.find(',');
+      if (auto bytes = decode_base64(rest.substr(0, comma))) found.push_back(std::move(*bytes));
+      if (comma == std::string_view::npos) break;
+      rest.remove_prefix(comma + 1);
+    }
+  }
+  return found;
+}
+
+void call::forget_message() noexcept {
+  view_ = {};
+  std::string().swap(message_);
+}
+
+std::uint8_t* call::prepare_reply(std::size_t size) {
+  reply_.resize(prefix_size + size);
+  for (std::size_t i = 0; i < 4; ++i) reply_[1 + i] = static_cast<char>(size >> (24 - 8 * i));
+  return reinterpret_cast<std::uint8_t*>(reply_.data() + prefix_size);
+}
+
+void call::handler_ended() noexcept {
+  // Before the push: behind it the runner may free the call, and everything of the connection.
+  const stream_waker waker = peer_->waker_;
+  executor& workers = peer_->shared_.workers;
+  const auto [first, runner] = peer_->inbox_.push(*this);
+  continuation* const waits = first ? waker.interrupt() : runner;
+  if (waits != nullptr) workers.post(*waits);
+}
+
+void call::handler_discarded() noexcept {
+  run_.release();
+  if (peer_ != nullptr) {
+    peer_->discarded(*this);
+  } else {
+    delete this;
+  }
+}
+
+void handler_run::promise_type::unhandled_exception() noexcept {
+  try {
+    call_.end_handler(rpc::handler_threw());
+  } catch (const std::bad_alloc&) {
+    call_.end_handler({rpc::code::unknown, {}});
+  }
+}
+
+void handler_run::promise_type::finish() noexcept {
+  call& of = call_;
+  if (finisher_arrives() == phase::suspended) of.handler_ended();
+}
+
+void handler_run::promise_type::discard(frame_link& self) noexcept {
+  auto& promise = static_cast<promise_type&>(self);
+  call& of = promise.call_;
+  std::coroutine_handle<promise_type>::from_promise(promise).destroy();
+  of.handler_discarded();
+}
+
+// The request.
+
+void call::on_field(std::string_view name, std::string_view value) {
+  if (name == ":path") {
+    method_ = peer_->shared_.methods.find(value);
+  } else if (name == ":method") {
+    posted_ = value == "POST";
+  } else if (name == "content-type") {
+    is_grpc_ = is_grpc_content_type(value);
+  } else if (name == "grpc-timeout") {
+    read_timeout(value);
+  } else if (name == "grpc-encoding") {
+    read_encoding(value);
+  } else if (is_metadata(name)) {
+    metadata_.emplace_back(name, value);
+  }
+}
+
+void call::read_timeout(std::string_view value) {
+  const auto timeout = parse_timeout(value);
+  bad_timeout_ = !timeout;
+  if (timeout) {
+    deadline_ = peer_->now_ + std::chrono::duration_cast<clock::duration>(*timeout);
+  }
+}
+
+void call::read_encoding(std::string_view value) {
+  if (value == "gzip") {
+    encoding_ = encoding::gzip;
+  } else if (value == "deflate") {
+    encoding_ = encoding::deflate;
+  } else {
+    bad_encoding_ = value != "identity";
+  }
+}
+
+void call::on_header(bool too_large) {
+  header_done_ = true;
+  batch_ = peer_->batch_;
+  if (too_large) return fail(rpc::code::resource_exhausted, "received metadata size exceeds limit");
+  if (!posted_) return refuse("405");
+  if (!is_grpc_) return refuse("415");
+  if (method_ == nullptr) return fail(rpc::code::unimplemented, "");
+  if (bad_timeout_) return fail(rpc::code::internal, "malformed grpc-timeout");
+  if (bad_encoding_) fail(rpc::code::unimplemented, "unknown grpc-encoding");
+}
+
+void call::on_data(std::span<const std::byte> bytes, bool last) {
+  while (!answered_ && !bytes.empty()) {  // ends: each turn takes some, or answers
+    if (whole_) return fail(rpc::code::internal, "more than one message");
+    if (prefix_have_ < prefix_size && !take_prefix(bytes)) return;
+    take_message(bytes, last);
+  }
+}
+
+/// False: it is not whole yet, or wrong.
+bool call::take_prefix(std::span<const std::byte>& bytes) {
+  const std::size_t taken = std::min(prefix_size - prefix_have_, bytes.size());
+  std::memcpy(prefix_.data() + prefix_have_, bytes.data(), taken);
+  prefix_have_ = static_cast<std::uint8_t>(prefix_have_ + taken);
+  bytes = bytes.subspan(taken);
+  if (prefix_have_ < prefix_size) return false;
+  const auto flag = static_cast<std::uint8_t>(prefix_[0]);
+  message_size_ = big_endian(prefix_.data() + 1);
+  compressed_ = flag == 1;
+  whole_ = message_size_ == 0;
+  const std::size_t bytes_max = peer_->shared_.calls.message_bytes_max;
+  if (flag > 1) {
+    fail(rpc::code::internal, "bad frame flags");
+  } else if (compressed_ && encoding_ == encoding::identity) {
+    fail(rpc::code::internal, "compressed message without grpc-encoding");
+  } else if (message_size_ > bytes_max) {
+    fail(rpc::code::resource_exhausted, "Received message larger than max (" +
+                                            std::to_string(message_size_) + " vs. " +
+                                            std::to_string(bytes_max) + ")");
+  }
+  return !answered_;
+}
+
+void call::take_message(std::span<const std::byte>& bytes, bool last) {
+  const std::size_t missing = message_size_ - message_.size();
+  if (last && message_.empty() && bytes.size() == missing) {
+    // All of it in one piece, and the request ends with it: it is run before this piece goes,
+    // unless its frame has more bytes than that.
+    view_ = text_in(bytes);
+    peer_->borrower_ = this;
+  } else {
+    message_.append(text_in(bytes.first(std::min(missing, bytes.size()))));
+    view_ = message_;
+  }
+  whole_ = view_.size() == message_size_;
+  bytes = bytes.subspan(std::min(missing, bytes.size()));
+}
+
+/// What was borrowed becomes its own.
+void call::own_message() {
+  message_.assign(view_);
+  view_ = message_;
+}
+
+void call::on_end() {
+  if (answered_) return;
+  if (!whole_) {
+    const bool none = prefix_have_ == 0;
+    return fail(rpc::code::internal, none ? "no message" : "incomplete message");
+  }
+  if (peer_->borrower_ == this) peer_->borrower_ = nullptr;  // it is run in this batch
+  peer_->complete(*this);
+}
+
+void call::on_closed(h2::error why) {
+  open_ = false;
+  if (why != h2::error::none || !answered_) cancel();
+  if (peer_->borrower_ == this) peer_->borrower_ = nullptr;
+  peer_->release(*this);
+}
+
+/// False: it could not be, and was answered.
+bool call::expand(std::size_t bytes_max) {
+  if (!compressed_) return true;
+  std::string expanded;
+  switch (inflate(encoding_, view_, bytes_max, expanded)) {
+    case inflated::whole:
+      break;
+    case inflated::broken:
+      fail(rpc::code::internal, "message does not decompress");
+      return false;
+    case inflated::too_large:
+      fail(rpc::code::resource_exhausted, "Received message larger than max (" +
+                                              std::to_string(bytes_max) + ") when decompressed");
+      return false;
+  }
+  message_ = std::move(expanded);
+  view_ = message_;
+  return true;
+}
+
+// The answer.
+
+std::span<const field> call::trailers() {
+  trailers_[0] = {"grpc-status", text_of(status_.what)};
+  return {trailers_.data(), 1};
+}
+
+/// Trailers-only: one HEADERS frame, whatever of the request has come.
+void call::fail(rpc::code what, std::string_view message) {
+  status_ = {what, std::string(message)};
+  answer();
+}
+
+/// By status_, and if that is good, reply_.
+void call::answer() {
+  peer_->answered(*this);
+  if (status_.ok()) return peer_->session_.answer(*this, reply_header, std::move(reply_));
+  encoded_message_ = percent_encode(status_.message);
+  std::array<field, 5> fields{ok_status, content_type, field{"grpc-status", text_of(status_.what)}};
+  std::size_t count = 3;
+  if (!encoded_message_.empty()) fields[count++] = {"grpc-message", encoded_message_};
+  if (bad_encoding_) fields[count++] = {"grpc-accept-encoding", encodings};
+  peer_->session_.answer(*this, std::span(fields).first(count));
+}
+
+/// No gRPC at all: the status is HTTP's.
+void call::refuse(std::string_view http_status) {
+  peer_->answered(*this);
+  const std::array<field, 2> fields{field{":status", http_status}, field{"allow", "POST"}};
+  peer_->session_.answer(*this, std::span(fields).first(http_status == "405" ? 2 : 1));
+}
+
+}  // namespace bwos::server::native

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// One gRPC call on HTTP/2 (gRPC's PROTOCOL-HTTP2.md), from its stream's header to its status: what
+// the fields ask for, the message put together from DATA frames, the answer.
+//
+// Threads. Its connection's runner does everything, but while a handler runs that has suspended:
+// then the thread that runs the handler owns message(), the reply and the result, and gives them
+// back through the inbox; the runner meanwhile may only cancel it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "h2/session.hpp"
+#include "native/compression.hpp"
+#include "native/handler_run.hpp"
+#include "native/reply_inbox.hpp"
+#include "rpc/context.hpp"
+
+namespace bwos::server::native {
+
+class peer;
+struct method;
+
+class call final : public h2::stream, public rpc::context, public inbox_entry {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  call(peer& of, const service& server) noexcept : context(server), peer_(&of) {}
+  ~call() = default;
+
+  // For handlers.
+  [[nodiscard]] bool is_cancelled() const noexcept override;
+  [[nodiscard]] clock::time_point deadline() const noexcept override { return deadline_; }
+  [[nodiscard]] std::vector<std::string> metadata(std::string_view name) const override;
+
+  // For the coroutine around the handler.
+  [[nodiscard]] std::string_view message() const noexcept { return view_; }
+  void forget_message() noexcept;
+  /// Room for a reply of so many bytes.
+  [[nodiscard]] std::uint8_t* prepare_reply(std::size_t size);
+  void end_handler(rpc::status result) noexcept { result_ = std::move(result); }
+  void handler_ended() noexcept;
+  void handler_discarded() noexcept;
+
+ private:
+  friend class peer;
+
+  void on_field(std::string_view name, std::string_view value) override;
+  void on_header(bool too_large) override;
+  void on_data(std::span<const std::byte> bytes, bool last) override;
+  void on_end() override;
+  void on_closed(h2::error why) override;
+  std::span<const h2::field> trailers() override;
+
+  void read_encoding(std::string_view value);
+  void read_timeout(std::string_view value);
+  [[nodiscard]] bool take_prefix(std::span<const std::byte>& bytes);
+  void take_message(std::span<const std::byte>& bytes, bool last);
+  void own_message();
+  [[nodiscard]] bool expand(std::size_t bytes_max);
+  void cancel() noexcept;
+  void fail(rpc::code what, std::string_view message);
+  void answer();
+  void refuse(std::string_view http_status);
+
+  static constexpr std::size_t prefix_size = 5;
+
+  peer* peer_;  // null: it is gone, and what is left of the call is its coroutine's
+  call* newer_ = nullptr;
+  call* older_ = nullptr;
+  const method* method_ = nullptr;
+  handler_run run_;
+  clock::time_point deadline_ = clock::time_point::max();
+  std::uint64_t batch_ = 0;  // in which its header ended, or as yet it was opened
+  rpc::status status_;       // answered with
+  rpc::status result_;       // the handler's
+  std::string_view view_;    // the message: in message_, or in what is being fed (borrowed)
+  std::string message_;
+  std::string reply_;
+  std::vector<std::pair<std::string, std::string>> metadata_;
+  std::string encoded_message_;                // grpc-message
+  std::array<h2::field, 2> trailers_{};        // what trailers() gives
+  std::array<std::byte, prefix_size> prefix_;  // of the message
+  std::uint8_t prefix_have_ = 0;
+  std::uint32_t message_size_ = 0;
+  encoding encoding_ = encoding::identity;
+  bool compressed_ = false;
+  bool posted_ = false;   // :method
+  bool is_grpc_ = false;  // content-type
+  bool bad_timeout_ = false;
+  bool bad_encoding_ = false;
+  bool header_done_ = false;  // all fields have come: deadline_ changes no more
+  bool whole_ = false;        // the message is
+  bool open_ = true;          // the stream is, until on_closed()
+  bool answered_ = false;     // status and all, or refused
+  bool ready_ = false;        // stands in the peer's list of those to run
+  bool running_ = false;      // a handler is
+  bool timed_ = false;        // stands among the peer's deadlines
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace bwos::server::native

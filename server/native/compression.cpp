@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "native/compression.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+
+namespace bwos::server::native {
+namespace {
+
+class inflater {
+ public:
+  explicit inflater(encoding how) {
+    constexpr int window_bits = 15;
+    constexpr int as_gzip = 16;
+    const int bits = how == encoding::gzip ? window_bits + as_gzip : window_bits;
+    if (inflateInit2(&state_, bits) != Z_OK) throw std::bad_alloc();
+  }
+  ~inflater() { inflateEnd(&state_); }
+  inflater(const inflater&) = delete;
+  inflater& operator=(const inflater&) = delete;
+
+  z_stream state_{};
+};
+
+}  // namespace
+
+inflated inflate(encoding how, std::string_view from, std::size_t bytes_max, std::string& to) {
+  inflater running(how);
+  z_stream& state = running.state_;
+  state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(from.data()));  // zlib only reads
+  state.avail_in = static_cast<uInt>(from.size());
+  std::array<char, 16 * 1024> piece;
+  for (;;) {  // ends: each turn makes output, of which there is a maximum, or is the last
+    state.next_out = reinterpret_cast<Bytef*>(piece.data());
+    state.avail_out = static_cast<uInt>(piece.size());
+    const int result = ::inflate(&state, Z_NO_FLUSH);
+    const std::size_t made = piece.size() - state.avail_out;
+    if (to.size() + made > bytes_max) return inflated::too_large;
+    to.append(piece.data(), made);
+    if (result == Z_STREAM_END) return state.avail_in == 0 ? inflated::whole : inflated::broken;
+    if (result == Z_MEM_ERROR) throw std::bad_alloc();
+    if (result != Z_OK || made == 0) return inflated::broken;
+  }
+}
+
+}  // namespace bwos::server::native

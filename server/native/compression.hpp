@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace bwos::server::native {
+
+/// grpc-encoding: what a message with the compressed flag is in. Each message stands alone.
+enum class encoding : std::uint8_t { identity, gzip, deflate };
+
+/// grpc-accept-encoding.
+inline constexpr std::string_view encodings = "identity, deflate, gzip";
+
+enum class inflated : std::uint8_t { whole, broken, too_large };
+
+/// `from` in `how` (gzip, or deflate as zlib's RFC 1950), appended to `to`, which never becomes
+/// larger than `bytes_max`, however small `from` is. Throws std::bad_alloc.
+[[nodiscard]] inflated inflate(encoding how, std::string_view from, std::size_t bytes_max,
+                               std::string& to);
+
+}  // namespace bwos::server::native

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "native/connection.hpp"
+
+#include <utility>
+
+#include "native/connection_life.hpp"
+#include "reactor_sockets.hpp"
+
+namespace bwos::server::native {
+namespace life {
+
+http1::byte_buffer& this_output() noexcept {
+  thread_local http1::byte_buffer mine;
+  mine.clear(output_bytes_kept);
+  return mine;
+}
+
+}  // namespace life
+
+task<void> serve(stream socket, const shared& of) {
+  return life::serve<reactor_sockets>(std::move(socket), of);
+}
+
+}  // namespace bwos::server::native

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+namespace bwos::server::native {
+
+/// What the calls of one connection may take, beside h2::limits.
+struct call_limits {
+  /// One message, as it comes and expanded; above: RESOURCE_EXHAUSTED, before any of it is kept
+  /// (--grpc-message-bytes-max).
+  std::size_t message_bytes_max = std::size_t{4} * 1024 * 1024;
+  /// Handlers that have suspended, also of calls that the peer has given up; above: REFUSED_STREAM.
+  unsigned handlers_max = 1000;
+};
+
+}  // namespace bwos::server::native

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "native/peer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace bwos::server::native {
+
+using calls = metrics::grpc;
+
+peer::peer(const shared& of, stream_waker waker, clock::time_point now)
+    : shared_(of),
+      waker_(waker),
+      session_(*this, of.http2),
+      now_(now),
+      began_(now),
+      idle_since_(now) {}
+
+peer::~peer() {
+  // When the threads have been joined: who ended, and was not taken any more, nobody discards.
+  inbox_entry* ended = inbox_.sleeper() == nullptr ? inbox_.take() : nullptr;
+  for (; ended != nullptr; ended = ended->next_reply) static_cast<call*>(ended)->running_ = false;
+  while (call* const each = newest_) {
+    newest_ = each->older_;
+    if (each->running_) {
+      each->peer_ = nullptr;  // its pool discards it yet, or has done so already
+    } else {
+      delete each;
+    }
+  }
+}
+
+void peer::feed(std::span<const std::byte> bytes, clock::time_point now) {
+  ++batch_;
+  now_ = now;
+  session_.feed(bytes, now);
+  go(now);
+  if (call* const borrower = std::exchange(borrower_, nullptr)) borrower->own_message();
+}
+
+void peer::look(clock::time_point now) {
+  ++batch_;
+  go(now);
+}
+
+/// All that a batch brings, before its one send.
+void peer::go(clock::time_point now) {
+  take_replies();
+  run_ready(now);
+  expire_calls(now);
+  settle(now);
+}
+
+h2::stream* peer::open() {
+  call* const made = new call(*this, shared_.handlers);
+  made->batch_ = batch_;
+  made->older_ = newest_;
+  if (newest_ != nullptr) newest_->newer_ = made;
+  newest_ = made;
+  ++opened_;
+  return made;
+}
+
+/// Its message is here, and the peer sends no more.
+void peer::complete(call& which) {
+  ready_.push_back(&which);
+  which.ready_ = true;
+}
+
+void peer::run_ready(clock::time_point now) {
+  for (call* const each : ready_) {
+    each->ready_ = false;
+    if (each->open_ && !each->answered_) {
+      run(*each, now);
+    } else {
+      release(*each);
+    }
+  }
+  ready_.clear();
+}
+
+void peer::run(call& which, clock::time_point now) {
+  if (which.deadline_ <= now) {
+    count(calls::started);
+    count(calls::unserved);
+    count(calls::cancelled);
+    return which.fail(rpc::code::deadline_exceeded, "Deadline Exceeded");
+  }
+  if (running_ >= shared_.calls.handlers_max ||
+      session_.waiting_bytes() > shared_.http2.output_bytes_max) {
+    answered(which);
+    return session_.reset(which, h2::error::refused_stream);
+  }
+  if (!which.expand(shared_.calls.message_bytes_max)) return;
+  which.run_ = which.method_->make(which, *which.method_);  // may throw
+  count(calls::started);
+  which.running_ = true;
+  ++running_;
+  if (which.run_.start()) ended(which);
+}
+
+void peer::take_replies() {
+  taken_ = inbox_.take();
+  while (taken_ != nullptr) {  // ends: a list
+    auto& each = static_cast<call&>(*taken_);
+    taken_ = taken_->next_reply;
+    ended(each);  // may throw: then lost() buries the rest
+  }
+}
+
+/// Its handler has.
+void peer::ended(call& which) {
+  which.run_ = {};
+  which.running_ = false;
+  --running_;
+  if (!which.open_ || which.answered_) {
+    count(calls::cancelled);
+    return release(which);
+  }
+  which.status_ = std::move(which.result_);
+  count(which.status_.ok() ? calls::ok : calls::failed);
+  which.answer();
+}
+
+void peer::expire_calls(clock::time_point now) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    call& late = *deadlines_.begin()->second;
+    late.fail(rpc::code::deadline_exceeded, "Deadline Exceeded");  // erases it
+    late.cancel();
+  }
+}
+
+/// Notes what the connection waits for from now on.
+void peer::settle(clock::time_point now) {
+  for (call* each = newest_; each != nullptr && each->batch_ == batch_; each = each->older_) {
+    if (!each->header_done_ || each->answered_ || !each->open_) continue;
+    if (each->deadline_ == clock::time_point::max()) continue;
+    deadlines_.emplace(each->deadline_, each);
+    each->timed_ = true;
+  }
+  if (!session_.in_header()) {
+    header_since_ = {};
+  } else if (header_since_ == clock::time_point{}) {
+    header_since_ = now;
+  }
+  if (std::exchange(opened_before_, opened_) != opened_ || session_.streams() > 0)
+    idle_since_ = now;
+  // [peer.leaving] relaxed: the interruption that comes after it brings it here, or a later one.
+  // Partner: [native.leave].
+  if (leave_ == leave::no && shared_.leaving.load(std::memory_order_relaxed)) {
+    session_.notice();
+    leave_at_ = now + h2::goaway_patience;
+    leave_ = leave::noticed;
+  }
+  if (leave_ == leave::noticed && (session_.was_noticed() || now >= leave_at_)) {
+    session_.leave();
+    leave_ = leave::left;
+  }
+  if (now >= connection_deadline()) {
+    session_.end(session_.is_established() && !session_.in_header() ? h2::error::none
+                                                                    : h2::error::protocol);
+  }
+}
+
+/// Of the handshake, a header, or nothing being asked for.
+peer::clock::time_point peer::connection_deadline() const noexcept {
+  if (!session_.is_established()) return began_ + shared_.http2.handshake_timeout;
+  if (session_.in_header()) return header_since_ + shared_.http2.header_timeout;
+  return session_.streams() == 0 ? idle_since_ + shared_.http2.idle_timeout
+                                 : clock::time_point::max();
+}
+
+peer::clock::time_point peer::deadline() const noexcept {
+  clock::time_point first = connection_deadline();
+  if (leave_ == leave::noticed) first = std::min(first, leave_at_);
+  if (!deadlines_.empty()) first = std::min(first, deadlines_.begin()->first);
+  return first;
+}
+
+void peer::lost() noexcept {
+  ready_.clear();
+  deadlines_.clear();
+  borrower_ = nullptr;
+  for (call* each = newest_; each != nullptr;) {
+    call& lost = *std::exchange(each, each->older_);
+    lost.cancel();
+    lost.open_ = lost.ready_ = lost.timed_ = false;
+    release(lost);
+  }
+  bury(std::exchange(taken_, nullptr));
+}
+
+void peer::bury() noexcept {
+  bury(inbox_.take());
+}
+
+void peer::bury(inbox_entry* ended) noexcept {
+  while (ended != nullptr) {  // ends: a list
+    auto& each = static_cast<call&>(*ended);
+    ended = ended->next_reply;
+    each.run_ = {};
+    each.running_ = false;
+    --running_;
+    count(calls::cancelled);
+    release(each);
+  }
+}
+
+/// It gets, or has got, its last frame: nothing else may answer it.
+void peer::answered(call& which) noexcept {
+  which.answered_ = true;
+  if (borrower_ == &which) borrower_ = nullptr;
+  if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
+}
+
+/// Frees it, unless somebody refers to it yet, who then comes here again.
+void peer::release(call& which) noexcept {
+  if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
+  if (which.open_ || which.ready_ || which.running_) return;
+  if (which.older_ != nullptr) which.older_->newer_ = which.newer_;
+  (which.newer_ != nullptr ? which.newer_->older_ : newest_) = which.older_;
+  delete &which;
+}
+
+/// When the threads have been joined: its handler will never go on.
+void peer::discarded(call& which) noexcept {
+  which.running_ = which.open_ = which.ready_ = false;
+  --running_;
+  release(which);
+  continuation* const waits = running_ == 0 ? inbox_.sleeper() : nullptr;
+  if (waits != nullptr) waits->invoke(*waits, continuation::disposition::discard);
+}
+
+}  // namespace bwos::server::native

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// A peer on one connection: its session and its calls, without the socket. Bytes of one receive are
+// fed, then all calls that they completed are run, then what is to be sent is pulled, once.
+//
+// One runner at a time: whoever runs the connection. Other threads only end calls whose handlers
+// had suspended, through inbox().
+#pragma once
+
+#include <bwos/stream.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "executor.hpp"
+#include "h2/session.hpp"
+#include "metrics/registry.hpp"
+#include "native/call.hpp"
+#include "native/limits.hpp"
+#include "native/methods.hpp"
+#include "native/reply_inbox.hpp"
+
+namespace bwos::server::native {
+
+/// What all peers of a server share. Outlives them.
+struct shared {
+  executor& workers;
+  const service& handlers;
+  metrics::registry& metrics;
+  const method_table& methods;
+  const h2::limits& http2;
+  const call_limits& calls;
+  /// Set once, before every connection is interrupted. Relaxed everywhere: who misses it is told
+  /// again.
+  const std::atomic<bool>& leaving;
+};
+
+class peer final : h2::application {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  /// `waker`: of the connection's socket. Throws std::bad_alloc.
+  peer(const shared& of, stream_waker waker, clock::time_point now);
+  peer(const peer&) = delete;
+  peer& operator=(const peer&) = delete;
+  /// The runner: once has_running() is false. When the threads have been joined: any time.
+  ~peer();
+
+  // The runner. All but lost() may throw std::bad_alloc; then lost() is next.
+
+  /// What was received. `bytes` must stay valid until it returns.
+  void feed(std::span<const std::byte> bytes, clock::time_point now);
+  /// What calls that had suspended gave back since, and whatever is due.
+  void look(clock::time_point now);
+  /// See h2::session::pull().
+  [[nodiscard]] bool pull(http1::byte_buffer& to) { return session_.pull(to); }
+  /// When look() is wanted at the latest.
+  [[nodiscard]] clock::time_point deadline() const noexcept;
+  /// Nothing more to receive or to send.
+  [[nodiscard]] bool is_over() const noexcept { return session_.is_over(); }
+  /// The connection has ended: every call is cancelled. What runs goes on until it ends.
+  void lost() noexcept;
+  [[nodiscard]] bool has_running() const noexcept { return running_ > 0; }
+  /// After lost(): what has ended.
+  void bury() noexcept;
+  [[nodiscard]] reply_inbox& inbox() noexcept { return inbox_; }
+
+ private:
+  friend class call;
+  enum class leave : std::uint8_t { no, noticed, left };
+
+  h2::stream* open() override;
+  void complete(call& which);
+  void run_ready(clock::time_point now);
+  void run(call& which, clock::time_point now);
+  void take_replies();
+  void bury(inbox_entry* ended) noexcept;
+  void ended(call& which);
+  void expire_calls(clock::time_point now);
+  void settle(clock::time_point now);
+  void go(clock::time_point now);
+  void answered(call& which) noexcept;
+  void release(call& which) noexcept;
+  void discarded(call& which) noexcept;
+  void count(metrics::grpc what) const { shared_.metrics.here().count(what); }
+  [[nodiscard]] clock::time_point connection_deadline() const noexcept;
+
+  const shared& shared_;
+  const stream_waker waker_;
+  h2::session session_;
+  reply_inbox inbox_;
+  inbox_entry* taken_ = nullptr;  // from it, not yet answered; null but within take_replies()
+  call* newest_ = nullptr;        // of all calls
+  call* borrower_ = nullptr;      // whose message lies in what is being fed
+  std::vector<call*> ready_;      // complete, in order
+  std::set<std::pair<clock::time_point, call*>> deadlines_;  // of those that outlive their batch
+  std::size_t running_ = 0;                                  // handlers that have suspended
+  std::uint64_t batch_ = 0;
+  std::uint64_t opened_ = 0;
+  std::uint64_t opened_before_ = 0;
+  clock::time_point now_;           // of the batch
+  clock::time_point began_;         // the connection
+  clock::time_point header_since_;  // the one that is read; none: min
+  clock::time_point idle_since_;
+  clock::time_point leave_at_;
+  leave leave_ = leave::no;
+};
+
+}  // namespace bwos::server::native

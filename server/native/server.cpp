@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "native/server.hpp"
+
+#include <google/protobuf/stubs/logging.h>
+#include <health.pb.h>
+#include <helloworld.pb.h>
+#include <work.pb.h>
+
+#include <cstddef>
+#include <thread>
+
+#include "handlers/grpc_health.hpp"
+#include "limits.hpp"
+#include "rpc/services.hpp"
+
+namespace bwos::server::native {
+namespace {
+
+method_table all_methods() {
+  // protobuf writes a line for each request that is not UTF-8. Its sender gets an answer instead.
+  google::protobuf::SetLogHandler(nullptr);
+  method_table made;
+  rpc::add_services(made);
+  made.unary("/grpc.health.v1.Health/Check", &handlers::check_health);
+  return made;
+}
+
+}  // namespace
+
+server::server(runtime& where, const std::string& address, int backlog, std::size_t connections_max,
+               const service& handlers, metrics::registry& metrics, const h2::limits& http2,
+               const call_limits& calls)
+    : methods_(all_methods()),
+      counters_(metrics),
+      shared_{.workers = where.workers(),
+              .handlers = handlers,
+              .metrics = metrics,
+              .methods = methods_,
+              .http2 = http2,
+              .calls = calls,
+              .leaving = leaving_},
+      listener_(where.listen(address, backlog)) {
+  listener_->start_grpc(shared_, connections_max);
+}
+
+server::~server() = default;
+
+std::string server::address() const {
+  return listener_->address();
+}
+
+void server::shutdown(std::chrono::steady_clock::time_point deadline) {
+  // [native.leave] relaxed: the interruptions below order it before what they end. Partner:
+  // [peer.leaving].
+  leaving_.store(true, std::memory_order_relaxed);
+  listener_->close();
+  bool all_know = false;
+  // Ends: at the deadline what is left is the runtime's to cut off.
+  while (!(listener_->closed() && listener_->connections() == 0) &&
+         std::chrono::steady_clock::now() < deadline) {
+    if (!all_know) {
+      all_know = listener_->closed();  // nobody is accepted any more
+      listener_->interrupt_connections();
+    }
+    std::this_thread::sleep_for(drain_step);
+  }
+}
+
+grpc_statistics server::statistics() const noexcept {
+  const metrics::totals now = counters_.total();
+  const auto of = [&](metrics::grpc what) { return now.grpc[static_cast<std::size_t>(what)]; };
+  return {of(metrics::grpc::started), of(metrics::grpc::ok), of(metrics::grpc::failed),
+          of(metrics::grpc::cancelled), of(metrics::grpc::unserved)};
+}
+
+}  // namespace bwos::server::native

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "grpc/transport.hpp"
+#include "native/peer.hpp"
+#include "runtime.hpp"
+
+namespace bwos::server::native {
+
+/// gRPC on sockets of the runtime: helloworld.Greeter, bwos.Work and the health service.
+class server final : public grpc_transport {
+ public:
+  /// Listens and serves. `address`: as http_listener's. Everything must outlive it, and the threads
+  /// of the runtime must have been joined before it goes. Throws std::system_error,
+  /// std::invalid_argument.
+  server(runtime& where, const std::string& address, int backlog, std::size_t connections_max,
+         const service& handlers, metrics::registry& metrics, const h2::limits& http2,
+         const call_limits& calls);
+  ~server() override;
+
+  [[nodiscard]] std::string address() const override;
+  void begin_drain() noexcept override {}  // the health service reads service::draining
+  void shutdown(std::chrono::steady_clock::time_point deadline) override;
+  [[nodiscard]] std::optional<std::size_t> connections() const noexcept override {
+    return listener_->connections();
+  }
+  [[nodiscard]] grpc_statistics statistics() const noexcept override;
+
+ private:
+  method_table methods_;
+  std::atomic<bool> leaving_{false};
+  const metrics::registry& counters_;
+  const shared shared_;
+  std::unique_ptr<http_listener> listener_;
+};
+
+}  // namespace bwos::server::native

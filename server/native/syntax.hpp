@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The texts that gRPC puts into HTTP/2 fields. Pure functions.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace bwos::server::native {
+
+/// "application/grpc", alone or followed by '+' or ';' and more.
+[[nodiscard]] bool is_grpc_content_type(std::string_view value) noexcept;
+
+/// grpc-timeout: 1 to 8 digits and one of H M S m u n. More than a year counts as a year.
+[[nodiscard]] std::optional<std::chrono::nanoseconds> parse_timeout(
+    std::string_view value) noexcept;
+
+/// grpc-message: %20 to %7E but '%' as they are, all other bytes as %XX.
+[[nodiscard]] std::string percent_encode(std::string_view message);
+
+/// The value of a "-bin" field, with padding or without. Nothing: it is none.
+[[nodiscard]] std::optional<std::string> decode_base64(std::string_view text);
+
+}  // namespace bwos::server::native

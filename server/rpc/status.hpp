@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace bwos::server::rpc {
+
+/// gRPC's status codes, with its numbers.
+enum class code : std::uint8_t {
+  ok = 0,
+  cancelled = 1,
+  unknown = 2,
+  invalid_argument = 3,
+  deadline_exceeded = 4,
+  not_found = 5,
+  resource_exhausted = 8,
+  unimplemented = 12,
+  internal = 13,
+  unavailable = 14,
+};
+
+/// How a call ends. The message is for people; UTF-8.
+struct status {
+  code what = code::ok;
+  std::string message{};
+
+  [[nodiscard]] bool ok() const noexcept { return what == code::ok; }
+};
+
+/// Of a handler that threw, whatever it threw: not the caller's to know. As gRPC C++ says it.
+inline status handler_threw() {
+  return {code::unknown, "Unexpected error in RPC handling"};
+}
+
+}  // namespace bwos::server::rpc

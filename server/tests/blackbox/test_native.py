@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Native gRPC over real sockets: one send for a batch of calls, peers that do not behave, and other people's clients."""
+
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+from harness import Server
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+END_STREAM, ACK, END_HEADERS = 1, 1, 4
+PROTO = os.path.join(os.path.dirname(__file__), "../../../proto")
+
+
+def frame(kind, flags, stream, payload=b""):
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+
+def literal(name, value):
+    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+def call(stream, path=b"/helloworld.Greeter/SayHello", message=b"\x0a\x01x"):
+    block = b"".join(literal(*each) for each in (
+        (b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"a"),
+        (b"te", b"trailers"), (b"content-type", b"application/grpc")))
+    return (frame(HEADERS, END_HEADERS, stream, block) +
+            frame(DATA, END_STREAM, stream, b"\0" + struct.pack(">I", len(message)) + message))
+
+
+class Peer:
+    """A connection that says exactly what it is told."""
+
+    def __init__(self, server, begin=True):
+        host, port = server.grpc_address.rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), 30)
+        self.buffer = b""
+        if begin:
+            self.send(PREFACE + frame(SETTINGS, 0, 0))
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def frame(self):
+        """(kind, flags, stream, payload); None at the end."""
+        while len(self.buffer) < 9 or len(self.buffer) < 9 + int.from_bytes(self.buffer[:3], "big"):
+            try:
+                piece = self.socket.recv(65536)
+            except ConnectionResetError:
+                return None
+            if not piece:
+                return None
+            self.buffer += piece
+        size = int.from_bytes(self.buffer[:3], "big")
+        kind, flags, stream = self.buffer[3], self.buffer[4], int.from_bytes(self.buffer[5:9], "big")
+        payload, self.buffer = self.buffer[9:9 + size], self.buffer[9 + size:]
+        return kind, flags, stream, payload
+
+    def until(self, kind):
+        """The payload of the next frame of a kind; None at the end."""
+        while (got := self.frame()) is not None:
+            if got[0] == kind:
+                return got[3]
+        return None
+
+    def close(self):
+        self.socket.close()
+
+
+def answers(peer, calls):
+    """Reads until so many streams have ended; how many brought "Hello x"."""
+    ended = good = 0
+    while ended < calls:
+        kind, flags, _, payload = peer.frame()
+        good += kind == DATA and payload == b"\0\0\0\0\x09\x0a\x07Hello x"
+        ended += kind == HEADERS and flags & END_STREAM != 0
+    return good
+
+
+class Native(unittest.TestCase):
+    def serve(self, *flags):
+        server = Server(*flags, grpc=True)
+        self.addCleanup(lambda: server.process.poll() is None and server.kill())
+        return server
+
+    def test_a_batch_of_calls_is_one_send(self):
+        server = self.serve()
+        peer = Peer(server)
+        self.addCleanup(peer.close)
+        peer.until(SETTINGS)
+        before = server.metrics()
+        peer.send(b"".join(call(2 * i + 1) for i in range(100)))
+        self.assertEqual(answers(peer, 100), 100)
+        after = server.metrics()
+        sends = after["bwos_grpc_sends_total"] - before["bwos_grpc_sends_total"]
+        batches = after["bwos_grpc_read_batches_total"] - before["bwos_grpc_read_batches_total"]
+        self.assertLessEqual(sends, batches)
+        self.assertLessEqual(batches, 10)  # 16 KiB at a time
+        self.assertEqual(server.stop(), 0)
+
+    def test_ten_connections_with_a_hundred_streams_get_one_send_a_batch(self):
+        server = self.serve()
+        message = os.path.join(self.temporary(), "message")
+        with open(message, "wb") as file:
+            file.write(b"\0\0\0\0\x03\x0a\x01x")
+        done = subprocess.run(
+            ["h2load", "-n", "50000", "-c", "10", "-m", "100", "-d", message, "-H", "content-type: application/grpc",
+             "-H", "te: trailers", f"http://{server.grpc_address}/helloworld.Greeter/SayHello"],
+            capture_output=True, text=True, timeout=120, check=True)
+        self.assertIn("50000 succeeded, 0 failed", done.stdout)
+        now = server.metrics()
+        self.assertEqual(now['bwos_grpc_ended_total{result="ok"}'], 50000)
+        sends, batches = now["bwos_grpc_sends_total"], now["bwos_grpc_read_batches_total"]
+        self.assertLessEqual(sends, 1.05 * batches)
+        self.assertLess(batches, 25000, "nothing was batched, so that this says nothing")
+        self.assertEqual(server.stop(), 0)
+
+    def temporary(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name
+
+    def test_floods_end_with_a_goaway_and_leave_others_untouched(self):
+        server = self.serve()
+        other = Peer(server)
+        self.addCleanup(other.close)
+        floods = {
+            "empty DATA": call(1)[:-17] + frame(DATA, 0, 1) * 11000,
+            "WINDOW_UPDATE": frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1") * 11000,
+            "rapid reset": b"".join(call(2 * i + 1) + frame(RST_STREAM, 0, 2 * i + 1, b"\0\0\0\x08")
+                                    for i in range(3000)),
+        }
+        for name, data in floods.items():
+            with self.subTest(name):
+                peer = Peer(server)
+                self.addCleanup(peer.close)
+                try:
+                    peer.send(data)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+                self.assertIsNotNone(peer.until(GOAWAY))
+                other.send(call(2 * list(floods).index(name) + 1))
+                self.assertEqual(answers(other, 1), 1)
+        self.assertEqual(server.stop(), 0)
+
+    def test_silent_and_slow_peers_are_ended(self):
+        server = self.serve("--h2-handshake-timeout", "300ms", "--h2-header-timeout", "300ms", "--h2-idle-timeout",
+                            "700ms")
+        silent = Peer(server, begin=False)
+        self.addCleanup(silent.close)
+        self.assertEqual(silent.until(GOAWAY)[4:8], b"\0\0\0\1")
+        self.assertIsNone(silent.frame())
+        slow = Peer(server)
+        self.addCleanup(slow.close)
+        slow.send(frame(HEADERS, 0, 1, literal(b":method", b"POST")))
+        self.assertEqual(slow.until(GOAWAY)[4:8], b"\0\0\0\1")
+        idle = Peer(server)
+        self.addCleanup(idle.close)
+        idle.send(call(1))
+        self.assertEqual(answers(idle, 1), 1)
+        begun = time.monotonic()
+        self.assertEqual(idle.until(GOAWAY)[4:8], b"\0\0\0\0")
+        self.assertGreater(time.monotonic() - begun, 0.5)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_peer_that_does_not_read_is_not_read_either_and_ends(self):
+        server = self.serve("--write-timeout", "1s")
+        peer = Peer(server, begin=False)
+        self.addCleanup(peer.close)
+        # All the flow control that there is: only the socket says no.
+        window = struct.pack(">I", (1 << 31) - 1 - 65535)
+        peer.send(PREFACE + frame(SETTINGS, 0, 0, b"\0\4\x7f\xff\xff\xff") + frame(WINDOW_UPDATE, 0, 0, window))
+        before = server.memory()
+        name = b"x" * 10000
+        message = b"\x0a\x90\x4e" + name
+        peer.socket.settimeout(0.5)
+        sent = 0
+        try:
+            for i in range(20000):
+                peer.send(call(2 * i + 1, message=message))
+                sent += 1
+        except (TimeoutError, socket.timeout, BrokenPipeError, ConnectionResetError):
+            pass
+        self.assertLess(sent, 20000)
+        self.assertLess(server.memory() - before, 30 << 20)
+        server.until_metric('bwos_http_timeouts_total{kind="write"}', 1)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_drain_tells_the_peer_waits_for_its_last_calls_and_ends(self):
+        server = self.serve()
+        peer = Peer(server)
+        self.addCleanup(peer.close)
+        peer.send(call(1))
+        self.assertEqual(answers(peer, 1), 1)
+        server.signal(15)
+        kinds = {}
+        while len(kinds) < 2:
+            kind, flags, _, payload = peer.frame()
+            if kind in (PING, GOAWAY) and not flags & ACK:
+                kinds[kind] = payload
+        self.assertEqual(kinds[GOAWAY], b"\x7f\xff\xff\xff\0\0\0\0")
+        peer.send(call(3) + frame(PING, ACK, 0, kinds[PING]))  # a call that was on its way
+        rest = []
+        while (got := peer.frame()) is not None:
+            rest.append(got)
+        self.assertIn((DATA, 0, 3, b"\0\0\0\0\x09\x0a\x07Hello x"), rest)
+        self.assertEqual([got[3] for got in rest if got[0] == GOAWAY], [b"\0\0\0\3\0\0\0\0"])
+        peer.close()
+        self.assertEqual(server.wait(), 0)
+
+    def test_http_1_is_told_that_this_is_http_2(self):
+        server = self.serve()
+        peer = Peer(server, begin=False)
+        self.addCleanup(peer.close)
+        peer.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        self.assertIsNotNone(peer.until(GOAWAY))
+        self.assertIsNone(peer.frame())
+        self.assertEqual(server.stop(), 0)
+
+    @unittest.skipUnless(shutil.which("grpcurl"), "grpcurl is not installed")
+    def test_grpcurl(self):
+        server = self.serve()
+        for proto, method, data, wanted in (
+                ("helloworld", "helloworld.Greeter/SayHello", {"name": "w"}, {"message": "Hello w"}),
+                ("work", "bwos.Work/Burn", {"us": 7}, {"us": "7"}),
+                ("health", "grpc.health.v1.Health/Check", {"service": "bwos.Work"}, {"status": "SERVING"})):
+            done = subprocess.run(
+                ["grpcurl", "-plaintext", "-import-path", PROTO, "-proto", f"{proto}.proto", "-d", json.dumps(data),
+                 server.grpc_address, method], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(done.stdout), wanted)
+        self.assertEqual(server.stop(), 0)
+
+    @unittest.skipUnless(shutil.which("ghz"), "ghz is not installed")
+    def test_ghz(self):
+        server = self.serve()
+        done = subprocess.run(
+            ["ghz", "--insecure", "--proto", f"{PROTO}/helloworld.proto", "--call", "helloworld.Greeter.SayHello",
+             "-d", '{"name":"w"}', "-c", "100", "--connections", "10", "-n", "5000", "-O", "json",
+             server.grpc_address], capture_output=True, text=True, timeout=120, check=True)
+        self.assertEqual(json.loads(done.stdout)["statusCodeDistribution"], {"OK": 5000})
+        self.assertEqual(server.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
