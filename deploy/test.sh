@@ -79,6 +79,9 @@ step() {
   overview+=("$(printf '%-7s %5d s  %s' "$result" $((SECONDS - began)) "$1")")
 }
 
+# failed_tests PRESET: a line each.
+failed_tests() { sed --quiet '/^The following tests FAILED:/,$ { /^\t/p }' "build/$1/ctest.log" || true; }
+
 run_all() {
   install_missing "${build_packages[@]}" "${test_packages[@]}" "${check_packages[@]}"
   use_ccache
@@ -98,6 +101,7 @@ run_all() {
   local preset
   for preset in clang debug asan tsan; do
     printf '%-7s %s\n' "$preset" "$(grep 'tests passed' "build/$preset/ctest.log" || echo 'no tests ran')"
+    failed_tests "$preset"
   done
   printf '\nrelease suite:\n'
   sed --quiet '/tests passed/,$p' build/release/ctest.log || true
@@ -105,6 +109,7 @@ run_all() {
     printf '\nFAILED:'
     printf ' [%s]' "${failed[@]}"
     printf '\n'
+    failed_tests release
     return 1
   fi
 }
