@@ -7,10 +7,10 @@ source deploy/lib.sh
 usage() {
   cat <<'USAGE'
 deploy/test.sh          installs what is missing, builds build/release and runs its test suite
-deploy/test.sh --all    also: format, scripts, clang with its tidy checks, debug, address, undefined and thread
+deploy/test.sh --all    also: format, scripts, headers, clang with its tidy checks, debug, address, undefined and thread
                         sanitizers, and a minute of fuzzing for each target. Every step is tried; the overview at the
                         end names those that failed
-Environment: BWOS_JOBS  compilers at once, and half as many as tests (default: one per CPU)
+Environment: BWOS_JOBS  compilers at once, and tests twice as many and one (default: one per CPU)
 USAGE
 }
 
@@ -27,9 +27,10 @@ configure() { cmake --preset "$1" -DBWOS_TESTS=ON "${@:2}"; }
 # compile PRESET [BUILD OPTION...]
 compile() { "${fixed_addresses[@]}" cmake --build --preset "$1" -j "$jobs" "${@:2}"; }
 
-# suite PRESET [CTEST OPTION...]: runs the tests of a built preset. Most of them wait more than they compute.
+# suite PRESET [CTEST OPTION...]: runs the tests of a built preset. Most of them wait more than they compute, so there is
+# room for one beside each two that count as two processors.
 suite() {
-  "${fixed_addresses[@]}" ctest --preset "$1" --parallel "$((2 * jobs))" --output-log "build/$1/ctest.log" --no-tests=error "${@:2}"
+  "${fixed_addresses[@]}" ctest --preset "$1" --parallel "$((2 * jobs + 1))" --output-log "build/$1/ctest.log" --no-tests=error "${@:2}"
 }
 
 build_and_test_release() { configure release -DBWOS_BENCH=ON && compile release && suite release; }
@@ -57,6 +58,8 @@ check_format() {
 }
 
 check_scripts() { shellcheck --external-sources deploy/*.sh executor/tests/*.sh .ci/run; }
+
+check_headers() { executor/tests/headers_compile_alone.sh executor "${CXX:-c++}"; }
 
 # What clang compiled of ours, tests and benchmarks apart.
 check_tidy() {
@@ -88,6 +91,7 @@ run_all() {
   rm -f build/*/ctest.log  # so that the overview cannot show an earlier run's
   step 'format' check_format
   step 'scripts' check_scripts
+  step 'headers: each compiles alone' check_headers
   step 'release: build and suite' build_and_test_release
   step 'clang: build without warnings, coroutine tests' build_and_test_clang
   step 'clang-tidy' check_tidy

@@ -185,7 +185,9 @@ void server::serve_unready(const termination_signals& signals) {
 }
 
 void server::drain(const termination_signals& signals) {
-  service_.draining.store(true, std::memory_order_relaxed);  // see service::draining
+  // [service.drain] relaxed: whoever misses it sees it at its next request or wake-up. Partner:
+  // [service.draining].
+  service_.draining.store(true, std::memory_order_relaxed);
   if (grpc_) grpc_->begin_drain();
   serve_unready(signals);
   const auto deadline = clock::now() + settings_.drain_timeout;
@@ -195,11 +197,14 @@ void server::drain(const termination_signals& signals) {
   std::atomic<bool> grpc_has_ended{false};
   std::jthread grpc_end([&] {  // joined, too, where the rest of this throws
     if (grpc_) grpc_->shutdown(deadline);
-    grpc_has_ended.store(true);
+    // [drain.grpc.ended] relaxed: the join orders the rest. Partner: [drain.grpc.look].
+    grpc_has_ended.store(true, std::memory_order_relaxed);
   });
   bool all_know = false;
   // Ends: at the deadline gRPC cuts its calls off, and HTTP is waited for no longer.
-  while (!grpc_has_ended.load() || !(http_has_ended() || clock::now() >= deadline)) {
+  // [drain.grpc.look] relaxed: seen late, it is asked again. Partner: [drain.grpc.ended].
+  while (!grpc_has_ended.load(std::memory_order_relaxed) ||
+         !(http_has_ended() || clock::now() >= deadline)) {
     // Again until nobody is accepted any more. A connection that was told, or is at work, ends by
     // itself.
     if (http_ && !all_know) {

@@ -18,10 +18,9 @@ class route_times {
   explicit route_times(metrics::ticks threshold) noexcept : threshold_(threshold) {}
 
   [[nodiscard]] bool is_long(route where) const noexcept {
-    // Relaxed, here and below: a hint, nothing is read on its strength; of two updates at once one
-    // may be lost.
-    return threshold_ != 0 &&
-           means_[static_cast<std::size_t>(where)].load(std::memory_order_relaxed) > threshold_;
+    if (threshold_ == 0) return false;
+    // [route.mean] relaxed: a hint, nothing is read on its strength. Partner: [route.note].
+    return means_[static_cast<std::size_t>(where)].load(std::memory_order_relaxed) > threshold_;
   }
 
   /// After each call of a route that is not brief (routes.hpp), so that one that has become short
@@ -29,8 +28,10 @@ class route_times {
   /// for some milliseconds does not make its route long.
   void note(route where, metrics::ticks took) noexcept {
     std::atomic<metrics::ticks>& mean = means_[static_cast<std::size_t>(where)];
+    // [route.before] relaxed: of two updates at once one may be lost. Partner: [route.note].
     const metrics::ticks before = mean.load(std::memory_order_relaxed);
     const metrics::ticks counted = std::min(took, 4 * threshold_);
+    // [route.note] relaxed: publishes nothing but itself. Partner: [route.mean].
     mean.store(before - before / 8 + counted / 8, std::memory_order_relaxed);
   }
 

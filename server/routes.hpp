@@ -15,8 +15,7 @@ namespace bwos::server {
 
 /// What handlers see of the server. One for all transports, alive as long as any of them.
 struct service {
-  /// Set once, by the thread that got the signal. Relaxed everywhere: it orders nothing, and
-  /// whoever misses it now sees it at its next request or wake-up.
+  /// Set once, by the thread that got the signal.
   std::atomic<bool> draining{false};
   std::uint64_t work_us_max = 10'000;  ///< 0: there is no /work.
   std::function<void(std::string& to)>
@@ -25,6 +24,7 @@ struct service {
       describe_stall;  ///< The same for /healthz: appends nothing while all is well.
 
   [[nodiscard]] bool is_draining() const noexcept {
+    // [service.draining] relaxed: it orders nothing. Partner: [service.drain].
     return draining.load(std::memory_order_relaxed);
   }
 };

@@ -12,14 +12,7 @@
 namespace bwos {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int notifications = 100'000;
-#elif defined(__has_feature)
-constexpr int notifications =
-    __has_feature(thread_sanitizer) || __has_feature(address_sanitizer) ? 100'000 : 1'000'000;
-#else
-constexpr int notifications = 1'000'000;
-#endif
+constexpr int notifications = 200'000;
 
 /// Stands for a suspended coroutine: who is handed it says so, once per wait.
 struct sleeper : continuation {

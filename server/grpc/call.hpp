@@ -81,7 +81,8 @@ class call_steps : public continuation {
   /// both steps.
   void begin(std::coroutine_handle<> handle) noexcept {
     waiting_ = handle;
-    // [call.begin] relaxed: gRPC learns of the tags only after this, in the same thread.
+    // [call.begin] relaxed: gRPC learns of the tags only after this, in the same thread. Partner:
+    // [call.done].
     state_.store(0, std::memory_order_relaxed);
   }
 
@@ -115,7 +116,7 @@ class call_steps : public continuation {
     const std::uint8_t step = (party & accept_step) != 0 ? accept_step : finish_step;
     const auto news = static_cast<std::uint8_t>(party | ok);
     // [call.done] acq_rel: release of what this party did, to the last; acquire, for the last, of
-    // what the others did. Partner: itself, and [call.look].
+    // what the others did. Partners: [call.done], [call.look].
     const std::uint8_t before = state_.fetch_or(news, std::memory_order_acq_rel);
     return ((before | news) & step) == step;
   }

@@ -69,11 +69,12 @@ struct counters {
   std::atomic<std::uint64_t> cancelled{0};
   std::atomic<std::uint64_t> unserved{0};
 
-  // [calls.count] relaxed: a sum for people to read; nothing is concluded from it.
+  // [calls.count] relaxed: a sum for people to read; nothing is concluded from it. Partner:
+  // [calls.read].
   static void add(std::atomic<std::uint64_t>& counter) noexcept {
     counter.fetch_add(1, std::memory_order_relaxed);
   }
-  // [calls.read] relaxed: as above.
+  // [calls.read] relaxed: publishes nothing but itself. Partner: [calls.count].
   static std::uint64_t read(const std::atomic<std::uint64_t>& counter) noexcept {
     return counter.load(std::memory_order_relaxed);
   }
@@ -239,11 +240,11 @@ void grpc_server::core::arm_and_poll(unsigned calls) {
 void grpc_server::core::send_peers_away(steady_clock::time_point deadline) {
   ignore_new_connections_to(bound.port);
   if (!goaways_can_be_sent()) return;
-  send_goaways(*server);
   const auto end = std::min(deadline, steady_clock::now() + goaway_patience);
   std::uint64_t before = 0;
   do {
     before = counters::read(count.started);
+    send_goaways(*server);  // again: gRPC may since have taken one that was in the backlog
     std::this_thread::sleep_until(std::min(end, steady_clock::now() + goaway_grace));
   } while (counters::read(count.started) != before && steady_clock::now() < end);
 }

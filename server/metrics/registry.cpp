@@ -6,7 +6,8 @@ namespace {
 
 std::uint64_t next_id() noexcept {
   static std::atomic<std::uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: only has to be unique
+  // [registry.id] relaxed: only has to be unique. Partner: none (a number).
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 struct cached_slot {

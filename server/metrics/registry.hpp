@@ -40,14 +40,16 @@ struct totals {
   std::array<std::uint64_t, grpc_count> grpc{};
 };
 
-/// A number that one thread writes and any thread reads. Relaxed: it publishes nothing but itself,
-/// and without a second writer a load and a store lose nothing, at the price of plain ones.
+/// A number that one thread writes and any thread reads.
 class counter {
  public:
   void add(std::uint64_t amount) noexcept {
+    // [counter.add] relaxed: publishes nothing but itself, and without a second writer a load and a
+    // store lose nothing, at the price of plain ones. Partner: [counter.get].
     value_.store(get() + amount, std::memory_order_relaxed);
   }
   [[nodiscard]] std::uint64_t get() const noexcept {
+    // [counter.get] relaxed: nothing is read on its strength. Partner: [counter.add].
     return value_.load(std::memory_order_relaxed);
   }
 
