@@ -8,24 +8,23 @@
 // STATE. One 64-bit word per group of workers; the searchers S are its bits 48 to 63. Two forms of
 // the rest:
 //   named    workers that can be woken by name (a futex or a reactor of their own): a mask of the
-//   parked, bits 0 to 47. counted  workers that share one epoll set, where a wake reaches any of
-//   them: parked P, bits 0 to 15, and claimed C,
-//            bits 16 to 31: workers that a poster asked for and that have not yet returned.
+//            parked, bits 0 to 47.
+//   counted  workers that share one epoll set, where a wake reaches any of them: parked P, bits 0
+//            to 15, and claimed C, bits 16 to 31: workers that a poster asked for and that have not
+//            yet returned.
 //
 // INVARIANTS
 // I1  Work is published (seq_cst) before the poster looks at the word; a worker announces itself
-// (seq_cst) before its last
-//     look at the work. So one of the two sees the other: the poster claims the sleeper, or the
-//     sleeper finds the work.
+//     (seq_cst) before its last look at the work. So one of the two sees the other: the poster
+//     claims the sleeper, or the sleeper finds the work.
 // I2  A poster that finds S > 0 may go: a searcher's next step is to announce itself and look
-// everywhere (I1), or to leave
-//     the search; the last to leave looks again and claims another if it sees more (end_search).
+//     everywhere (I1), or to leave the search; the last to leave looks again and claims another if
+//     it sees more (end_search).
 // I3  Claiming happens in the word, before the wake is sent: two posters never claim the same
-// sleeper, and a claimed one
-//     counts as a searcher from that moment, so a burst of posts wakes one worker after the other.
+//     sleeper, and a claimed one counts as a searcher from that moment, so a burst of posts wakes
+//     one worker after the other.
 // I4  counted: P + C is the number of workers between announce and leave. A wake's token is read
-// before the claim is
-//     taken: taken first, a late read would eat the token of a newer claim.
+//     before the claim is taken: taken first, a late read would eat the token of a newer claim.
 // A model of I1 to I4 under sequential consistency was explored exhaustively. Tests:
 // idle_set_test.cpp, parking_test.cpp
 #pragma once
