@@ -123,8 +123,10 @@ class group {
 void add_flags(CLI::App& app, config& to) {
   using namespace std::chrono_literals;
   group listening(app, "Listening");
-  listening.address("--http-listen", to.http_listen, "HTTP/1.1");
-  listening.address("--grpc-listen", to.grpc_listen, "gRPC");
+  listening.address("--http-listen", to.http_listen,
+                    "HTTP/1.1, HTTP/2 by prior knowledge, and native gRPC");
+  listening.address("--grpc-listen", to.grpc_listen,
+                    "gRPC alone; if native, it may be the HTTP address");
   listening.choice<grpc_kind>(
       "--grpc", to.grpc_by, {{"native", grpc_kind::native}, {"grpc++", grpc_kind::cpp}},
       "Who serves it: we, on the executor's sockets, or gRPC C++ on its own");
@@ -185,7 +187,7 @@ void add_flags(CLI::App& app, config& to) {
   group grpc(app, "gRPC limits");
   grpc.bytes("--grpc-message-bytes-max", to.grpc.message_bytes_max, 1, 1 << 30, "Request message");
   grpc.number("--grpc-streams-max", to.grpc.streams_max, 1, 65535,
-              "Calls at once on one connection");
+              "Calls, or HTTP/2 requests, at once on one connection");
   grpc.number("--grpc-handlers-max", to.native.handlers_max, 1, 1'000'000,
               "Native: handlers that wait for something, of one connection; above: REFUSED_STREAM");
   grpc.number("--grpc-threads", to.grpc.queue_threads, 1, 64,
@@ -193,13 +195,19 @@ void add_flags(CLI::App& app, config& to) {
   grpc.number("--grpc-armed", to.grpc.calls_armed, 1, 65536,
               "Calls in hand at once for each completion queue");
 
-  group http2(app, "HTTP/2 limits, of --grpc native");
-  http2.bytes("--h2-header-bytes-max", to.http2.header_bytes_max, 256, 1 << 20,
-              "Fields of a request, each with 32 bytes more; above: RESOURCE_EXHAUSTED");
+  group http2(app, "HTTP/2 limits, of HTTP and native gRPC");
+  http2.bytes(
+      "--h2-header-bytes-max", to.http2.header_bytes_max, 256, 1 << 20,
+      "Fields of a request, each with 32 bytes more; above: 431, of gRPC RESOURCE_EXHAUSTED");
   http2.bytes("--h2-output-bytes-max", to.http2.output_bytes_max, 1024, 1 << 30,
               "Answers that wait for the peer to take them; above: REFUSED_STREAM");
   http2.number("--h2-acks-max", to.http2.acks_max, 1, 65536,
                "Acknowledgements that wait likewise; above: the connection ends");
+  http2.number("--h2-ping-strikes-max", to.http2.ping_strikes_max, 0, 1'000'000,
+               "PINGs of a gRPC peer that come too soon, and no answer between; above: GOAWAY "
+               "too_many_pings; 0: as many as it likes");
+  http2.duration("--h2-ping-interval-min", to.http2.ping_interval_min, 0ms, 24h,
+                 "Too soon after another, for a peer with streams; without: 2h");
 
   group timeouts(app, "Timeouts");
   timeouts.duration("--idle-timeout", to.http.idle_timeout, 1ms, 24h,
@@ -215,6 +223,14 @@ void add_flags(CLI::App& app, config& to) {
                     "A header in HTTP/2, from its first frame");
   timeouts.duration("--h2-idle-timeout", to.http2.idle_timeout, 1ms, 24h,
                     "HTTP/2 connection without a stream: GOAWAY");
+  timeouts.duration("--h2-keepalive", to.http2.keepalive, 0ms, 24h,
+                    "HTTP/2 peer of which nothing is heard: PING; 0: none");
+  timeouts.duration("--h2-keepalive-timeout", to.http2.keepalive_timeout, 1ms, 24h,
+                    "Then, if still nothing is: the connection ends");
+  timeouts.duration("--h2-age-max", to.http2.age_max, 0ms, 24h,
+                    "HTTP/2 connection, 10 % more or less: GOAWAY; 0: never");
+  timeouts.duration("--h2-age-grace", to.http2.age_grace, 0ms, 24h,
+                    "Then: its streams may take so long; 0: as long as they do");
   timeouts.duration("--stall-timeout", to.stall_timeout, 0ms, 24h,
                     "/healthz fails while a worker is inside one task for longer; 0: never");
   timeouts.duration("--drain-delay", to.drain_delay, 0ms, 24h,
@@ -289,10 +305,6 @@ void refuse_what_grpc_ignores(const CLI::App& app, const config& parsed) {
   }
   const refusal refuse(app, "--grpc grpc++");
   refuse("--grpc-handlers-max", "its connections are gRPC's");
-  for (const char* flag : {"--h2-header-bytes-max", "--h2-output-bytes-max", "--h2-acks-max",
-                           "--h2-handshake-timeout", "--h2-header-timeout", "--h2-idle-timeout"}) {
-    refuse(flag, "its connections are gRPC's");
-  }
 }
 
 /// What no single flag can see.
@@ -445,7 +457,7 @@ std::chrono::microseconds config::lane_threshold() const {
 }
 
 command_line_parser::command_line_parser()
-    : app_(std::make_unique<CLI::App>("HTTP/1.1 and gRPC on a work-stealing runtime of BWoS queues",
+    : app_(std::make_unique<CLI::App>("HTTP and gRPC on a work-stealing runtime of BWoS queues",
                                       "bwos-server")) {
   add_flags(*app_, settings_);
   add_other_flags(*app_);

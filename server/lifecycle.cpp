@@ -81,13 +81,7 @@ server::server(const config& settings)
   service_.describe_stall = [this](std::string& to) { stalls_.describe(to); };
   if (!settings_.http_listen.empty()) bind_http();
   if (!settings_.grpc_listen.empty()) start_grpc();
-  http_context_.emplace(http1::context{.workers = runtime_->workers(),
-                                       .handlers = service_,
-                                       .metrics = metrics_,
-                                       .limits = settings_.http,
-                                       .times = times_,
-                                       .queue_age = queue_age_});
-  if (http_) http_->start(*http_context_, connections_max(settings_));
+  if (http_) start_http();
   log_start();
 }
 
@@ -104,12 +98,37 @@ void server::bind_http() {
   }
 }
 
+/// Native gRPC is served on the HTTP port anyway.
+bool server::is_one_address() const {
+  return settings_.grpc_by == grpc_kind::native && settings_.http_listen == settings_.grpc_listen &&
+         !settings_.grpc_listen.ends_with(":0");
+}
+
+void server::start_http() {
+  const auto* const calls = dynamic_cast<const native::server*>(grpc_.get());
+  http2_context_.emplace(native::shared{.workers = runtime_->workers(),
+                                        .handlers = service_,
+                                        .metrics = metrics_,
+                                        .methods = calls ? calls->methods() : no_methods_,
+                                        .http2 = settings_.http2,
+                                        .calls = settings_.native,
+                                        .leaving = service_.draining});
+  http_context_.emplace(http1::context{.workers = runtime_->workers(),
+                                       .handlers = service_,
+                                       .metrics = metrics_,
+                                       .limits = settings_.http,
+                                       .times = times_,
+                                       .queue_age = queue_age_,
+                                       .http2 = *http2_context_});
+  http_->start(*http_context_, connections_max(settings_));
+}
+
 void server::start_grpc() {
   try {
     if (settings_.grpc_by == grpc_kind::native) {
-      grpc_ = std::make_unique<native::server>(*runtime_, settings_.grpc_listen, settings_.backlog,
-                                               connections_max(settings_), service_, metrics_,
-                                               settings_.http2, settings_.native);
+      grpc_ = std::make_unique<native::server>(
+          *runtime_, is_one_address() ? "" : settings_.grpc_listen, settings_.backlog,
+          connections_max(settings_), service_, metrics_, settings_.http2, settings_.native);
     } else {
       grpc_ = std::make_unique<grpc_server>(runtime_->workers(), settings_.grpc, service_);
     }
@@ -131,7 +150,7 @@ void server::log_start() const {
 std::string server::addresses() const {
   std::string line = "listening";
   if (http_) line += " http=" + http_->address();
-  if (grpc_) line += " grpc=" + grpc_->address();
+  if (grpc_) line += " grpc=" + (is_one_address() ? http_->address() : grpc_->address());
   return line;
 }
 

@@ -13,6 +13,7 @@
 #include "grpc/transport.hpp"
 #include "http1/connection.hpp"
 #include "metrics/registry.hpp"
+#include "native/peer.hpp"
 #include "queue_age.hpp"
 #include "routes.hpp"
 #include "runtime.hpp"
@@ -64,6 +65,8 @@ class server {
  private:
   void bind_http();
   void start_grpc();
+  void start_http();
+  [[nodiscard]] bool is_one_address() const;
   void log_start() const;
   void write_metrics(std::string& to) const;
   std::optional<int> signal_before(const termination_signals& signals,
@@ -82,7 +85,9 @@ class server {
   service service_;
   metrics::registry metrics_;
   route_times times_;
-  std::optional<http1::context> http_context_;  // connections refer to it until the runtime ends
+  const native::method_table no_methods_;
+  std::optional<native::shared> http2_context_;  // connections refer to both until the runtime ends
+  std::optional<http1::context> http_context_;
   const std::unique_ptr<runtime> runtime_;
   const queue_age_bound queue_age_;
   stall_watch stalls_;

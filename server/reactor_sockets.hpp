@@ -3,8 +3,11 @@
 
 #include <bwos/stream.hpp>
 #include <bwos/task.hpp>
+#include <string>
+#include <utility>
 
 #include "executor.hpp"
+#include "native/connection.hpp"
 
 namespace bwos::server {
 
@@ -12,10 +15,15 @@ namespace bwos::server {
 /// ours.
 struct reactor_sockets {
   using socket = stream;
+  static constexpr bool has_calls = true;  ///< Handlers of gRPC, which may outlive the socket.
   template <class T>
   using coroutine = task<T>;
   static auto yield(socket&, executor& where) noexcept { return where.yield(); }
   static auto lane(socket&, executor& where) noexcept { return where.lane(); }
+  /// A connection that is HTTP/2's, with the bytes that it began with.
+  static task<void> http2(socket taken, const http1::context& http, std::string first) {
+    return native::serve(std::move(taken), http.http2, &http, std::move(first));
+  }
 };
 
 }  // namespace bwos::server

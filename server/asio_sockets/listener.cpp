@@ -23,6 +23,7 @@
 
 #include "asio_sockets/stream.hpp"
 #include "http1/connection_life.hpp"
+#include "native/connection_life.hpp"
 
 namespace bwos::server::asio_sockets {
 namespace {
@@ -36,10 +37,14 @@ constexpr std::chrono::milliseconds last_handshakes{100};
 
 struct sockets {
   using socket = stream;
+  static constexpr bool has_calls = false;
   template <class T>
   using coroutine = awaitable<T>;
   static auto yield(socket&, executor&) { return io_context_executor::yield(); }
   static auto lane(socket& peer, executor&) { return peer.lane(); }
+  static awaitable<void> http2(socket taken, const http1::context& http, std::string first) {
+    return native::life::serve<sockets>(std::move(taken), http.http2, &http, std::move(first));
+  }
 };
 
 /// "127.0.0.1:8080", "[::1]:0".

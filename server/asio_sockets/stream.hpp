@@ -124,6 +124,8 @@ class stream {
   void deadline(clock::time_point when) noexcept { state_->deadline_ = when; }
   void shutdown_send() noexcept;
   void reset_on_close() noexcept;
+  /// Nothing that runs here ends elsewhere.
+  [[nodiscard]] static stream_waker waker() noexcept { return {}; }
   awaitable<void> lane() { return state_->where_.lane(); }
 
  private:

@@ -22,8 +22,8 @@ class flood_guard {
     }
     filled_ = when;
   }
-  /// Work was done for the peer: what it sent was no flood.
-  void refill() noexcept { tokens_ = burst_; }
+  /// The peer has done something that it may send more for.
+  void earn(double tokens) noexcept { tokens_ = std::min(burst_, tokens_ + tokens); }
   /// False: too many.
   [[nodiscard]] bool take() noexcept { return --tokens_ >= 0; }
 

@@ -28,6 +28,18 @@ struct limits {
   microseconds header_timeout = std::chrono::seconds(10);
   /// Without a stream: GOAWAY. gRPC C++ has none; a guess, longer than a client's keepalive.
   microseconds idle_timeout = std::chrono::minutes(5);
+  /// A peer of which nothing has been heard for so long is sent a PING (gRPC's default); if nothing
+  /// comes within the second time either, the connection ends. 0: no PING.
+  microseconds keepalive = std::chrono::hours(2);
+  microseconds keepalive_timeout = std::chrono::seconds(20);
+  /// A connection as old as that, give or take age_spread, is told to go; its calls may take
+  /// age_grace yet. 0: it may grow as old as it likes; its calls may take as long.
+  microseconds age_max{0};
+  microseconds age_grace{0};
+  /// Of gRPC peers: a PING sooner than this after another is a strike, where no answer was sent
+  /// between them; more strikes than the maximum end the connection. 0: as many as it likes.
+  microseconds ping_interval_min = std::chrono::minutes(5);
+  unsigned ping_strikes_max = 2;
   /// A peer that takes nothing of what is written (--write-timeout).
   microseconds write_timeout = std::chrono::seconds(30);
 };
@@ -45,11 +57,23 @@ inline constexpr std::size_t fields_max = 8;
 /// Output that is collected before it is sent: all of a batch of ordinary answers.
 inline constexpr std::size_t send_bytes = 128 * 1024;
 
-/// Frames that bring nothing (empty DATA, PING, SETTINGS, PRIORITY, WINDOW_UPDATE): so many at
-/// once, and so many a second in the long run; above, the connection ends. As nghttp2 counts
-/// resets.
+/// Frames that bring nothing (empty DATA, PING, SETTINGS, PRIORITY, WINDOW_UPDATE, what is
+/// an error of its stream): so many at once, and so many a second in the long run;
+/// above, the connection ends. As nghttp2 counts resets.
 inline constexpr double idle_frames_burst = 10'000;
 inline constexpr double idle_frames_per_second = 330;
+/// What a peer does earns it more of them: a whole request, for its PING (clients measure their
+/// windows) and its WINDOW_UPDATEs; bytes of DATA, either way, for those WINDOW_UPDATEs. Guessed:
+/// twice what grpc-go, the busiest known, sends.
+inline constexpr double idle_frames_per_request = 8;
+inline constexpr double idle_frames_per_byte = 1.0 / 1024;
+
+/// As ping_interval_min, without a stream (gRPC C++'s).
+inline constexpr std::chrono::hours ping_interval_without_streams{2};
+
+/// Part of --h2-age-max that a connection's is longer or shorter, so that those which began
+/// together do not end together (gRPC's).
+inline constexpr double age_spread = 0.1;
 
 /// After the notice of a GOAWAY the peer's last calls are on their way for a round trip: until its
 /// answer to a PING, but no longer than this.

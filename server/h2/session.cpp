@@ -13,6 +13,7 @@ namespace bwos::server::h2 {
 namespace {
 
 constexpr std::array<std::uint8_t, 8> notice_ping{'g', 'o', 'i', 'n', 'g', ' ', 'n', 'o'};
+constexpr std::array<std::uint8_t, 8> probe_ping{'s', 't', 'i', 'l', 'l', ' ', 'u', 'p'};
 
 struct option_deleter {
   void operator()(nghttp2_option* which) const noexcept { nghttp2_option_del(which); }
@@ -55,13 +56,12 @@ class field_list {
 };
 
 /// RFC 9113, 6.8: for a session that nghttp2 has given up without a word.
-std::array<char, 17> goaway_frame(std::uint32_t last, error why) noexcept {
-  std::array<char, 17> frame{0, 0, 8, NGHTTP2_GOAWAY, 0, 0, 0, 0, 0};
-  for (std::size_t i = 0; i < 4; ++i) {
-    frame[9 + i] = static_cast<char>(last >> (24 - 8 * i));
-    frame[13 + i] = static_cast<char>(static_cast<std::uint32_t>(why) >> (24 - 8 * i));
+std::string goaway_frame(std::uint32_t last, error why, std::string_view reason) {
+  std::string frame{0, 0, static_cast<char>(8 + reason.size()), NGHTTP2_GOAWAY, 0, 0, 0, 0, 0};
+  for (const std::uint32_t word : {last, static_cast<std::uint32_t>(why)}) {
+    for (int bits = 24; bits >= 0; bits -= 8) frame += static_cast<char>(word >> bits);
   }
-  return frame;
+  return frame.append(reason);
 }
 
 /// Frames that cost us work and bring the peer nothing.
@@ -69,14 +69,12 @@ bool is_idle_frame(const nghttp2_frame_hd& head) noexcept {
   switch (head.type) {
     case NGHTTP2_DATA:
       return head.length == 0 && (head.flags & NGHTTP2_FLAG_END_STREAM) == 0;
-    case NGHTTP2_PING:
-    case NGHTTP2_SETTINGS:
-      return (head.flags & NGHTTP2_FLAG_ACK) == 0;
-    case NGHTTP2_PRIORITY:
-    case NGHTTP2_WINDOW_UPDATE:
-      return true;
-    default:
+    case NGHTTP2_HEADERS:
+    case NGHTTP2_RST_STREAM:  // nghttp2 counts these two
+    case NGHTTP2_CONTINUATION:
       return false;
+    default:  // PING, SETTINGS, PRIORITY, WINDOW_UPDATE
+      return true;
   }
 }
 
@@ -96,16 +94,32 @@ struct session::callbacks {
     }
   }
 
+  static int on_begin_frame(nghttp2_session*, const nghttp2_frame_hd* head, void* user) {
+    return guarded([&] {
+      session& self = of(user);
+      if (is_idle_frame(*head)) self.count_idle_frame();
+      // RFC 9113, 5.1.1: numbers of new streams grow. nghttp2 takes those for closed streams', on
+      // which a header may be late.
+      const std::int32_t id = head->stream_id;
+      if (head->type == NGHTTP2_HEADERS && id <= self.skipped_to_ && id >= self.skipped_from_) {
+        self.end(error::protocol);
+      }
+      return 0;
+    });
+  }
+
   static int on_begin_headers(nghttp2_session*, const nghttp2_frame* frame, void* user) {
     return guarded([&] {
       session& self = of(user);
       self.in_header_ = true;
+      self.header_since_ = self.now_;
       self.header_id_ = frame->hd.stream_id;
       self.header_bytes_ = 0;
       if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
         self.current_ = self.find(frame->hd.stream_id);
         return 0;
       }
+      self.note_opened(frame->hd.stream_id);
       self.current_ =
           self.waiting_bytes_ > self.limits_.output_bytes_max ? nullptr : self.owner_.open();
       if (self.current_ == nullptr) {
@@ -146,6 +160,7 @@ struct session::callbacks {
     return guarded([&] {
       session& self = of(user);
       stream* const to = self.find(id);
+      self.idle_frames_.earn(static_cast<double>(size) * idle_frames_per_byte);
       if (to != nullptr) {
         const bool last =
             (flags & (NGHTTP2_FLAG_END_STREAM | NGHTTP2_FLAG_PADDED)) == NGHTTP2_FLAG_END_STREAM;
@@ -155,16 +170,25 @@ struct session::callbacks {
     });
   }
 
+  static int take_ping(session& self, const nghttp2_ping& frame) noexcept {
+    if ((frame.hd.flags & NGHTTP2_FLAG_ACK) != 0) {
+      self.noticed_ |= std::equal(notice_ping.begin(), notice_ping.end(), frame.opaque_data);
+      return 0;
+    }
+    const unsigned strikes_max = self.limits_.ping_strikes_max;
+    if (!self.polices_pings_ || strikes_max == 0) return 0;
+    clock::duration apart = self.limits_.ping_interval_min;
+    if (self.streams_ == 0) apart = ping_interval_without_streams;
+    const bool is_fair = self.pings_.take(self.now_, apart, strikes_max);
+    return is_fair ? 0 : self.end_at_once("too_many_pings");
+  }
+
   static int on_frame(nghttp2_session*, const nghttp2_frame* frame, void* user) {
     return guarded([&] {
       session& self = of(user);
       const nghttp2_frame_hd& head = frame->hd;
-      if (is_idle_frame(head) && !self.idle_frames_.take()) self.end(error::enhance_your_calm);
       if (head.type == NGHTTP2_SETTINGS) self.established_ = true;
-      if (head.type == NGHTTP2_PING && (head.flags & NGHTTP2_FLAG_ACK) != 0) {
-        self.noticed_ |=
-            std::equal(notice_ping.begin(), notice_ping.end(), frame->ping.opaque_data);
-      }
+      if (head.type == NGHTTP2_PING) return take_ping(self, frame->ping);
       if (head.type != NGHTTP2_HEADERS && head.type != NGHTTP2_DATA) return 0;
       stream* const to = head.type == NGHTTP2_HEADERS ? self.current_ : self.find(head.stream_id);
       if (head.type == NGHTTP2_HEADERS) self.in_header_ = false;
@@ -179,20 +203,25 @@ struct session::callbacks {
   }
 
   static int on_invalid_frame(nghttp2_session*, const nghttp2_frame*, int, void* user) noexcept {
-    of(user).in_header_ = false;
-    return 0;
+    return guarded([&] {
+      of(user).in_header_ = false;
+      of(user).count_idle_frame();
+      return 0;
+    });
   }
 
   /// An answer that did not wait for the request's end: the peer need not send the rest (RFC 9113,
   /// 8.1).
   static int on_sent(nghttp2_session* session, const nghttp2_frame* frame, void* user) noexcept {
     class session& self = of(user);
-    if (self.early_ == 0 || frame->hd.type != NGHTTP2_HEADERS ||
-        (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) {
-      return 0;
+    if (frame->hd.type == NGHTTP2_GOAWAY && std::exchange(self.asks_, false)) {
+      return nghttp2_submit_ping(session, NGHTTP2_FLAG_NONE, notice_ping.data());
     }
+    const bool answers = frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA;
+    if (answers) self.pings_.excuse();
+    if (self.early_ == 0 || !answers || (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
     const stream* const to = self.find(frame->hd.stream_id);
-    if (to == nullptr || to->ended_) return 0;
+    if (to == nullptr || to->ended_ || to->takes_rest_) return 0;
     return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
                                      NGHTTP2_NO_ERROR);
   }
@@ -221,8 +250,10 @@ struct session::callbacks {
       const std::size_t left = from.body_.size() - from.body_sent_;
       *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
       if (left > room) return static_cast<int>(room);
-      *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+      *flags |= NGHTTP2_DATA_FLAG_EOF;
       const field_list trailers(from.trailers());
+      if (trailers.size() == 0) return static_cast<int>(left);
+      *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
       const int submitted = nghttp2_submit_trailer(session, id, trailers.data(), trailers.size());
       return submitted != 0 ? NGHTTP2_ERR_CALLBACK_FAILURE : static_cast<int>(left);
     });
@@ -243,7 +274,7 @@ struct session::callbacks {
       self.output_->append(std::string_view(from.body_).substr(from.body_sent_, size));
       from.body_sent_ += size;
       self.waiting_bytes_ -= size;
-      self.idle_frames_.refill();
+      self.idle_frames_.earn(static_cast<double>(size) * idle_frames_per_byte);
       return 0;
     });
   }
@@ -252,6 +283,7 @@ struct session::callbacks {
     static const nghttp2_session_callbacks* const made = [] {
       nghttp2_session_callbacks* all = nullptr;
       if (nghttp2_session_callbacks_new(&all) != 0) throw std::bad_alloc();
+      nghttp2_session_callbacks_set_on_begin_frame_callback(all, &on_begin_frame);
       nghttp2_session_callbacks_set_on_begin_headers_callback(all, &on_begin_headers);
       nghttp2_session_callbacks_set_on_header_callback(all, &on_header);
       nghttp2_session_callbacks_set_on_data_chunk_recv_callback(all, &on_data);
@@ -290,6 +322,7 @@ session::~session() {
 
 void session::feed(std::span<const std::byte> bytes, clock::time_point now) {
   if (dead_) return;
+  now_ = now;
   idle_frames_.now(now);
   const ssize_t taken = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
@@ -309,8 +342,7 @@ bool session::pull(http1::byte_buffer& to) {
   }
   if (const error why = std::exchange(last_words_, error::none); why != error::none) {
     const auto last = static_cast<std::uint32_t>(nghttp2_session_get_last_proc_stream_id(session_));
-    const auto frame = goaway_frame(last, why);
-    to.append({frame.data(), frame.size()});
+    to.append(goaway_frame(last, why, last_reason_));
   }
   return is_full_ && !dead_;
 }
@@ -342,10 +374,29 @@ void session::reset(stream& what, error why) {
                                  static_cast<std::uint32_t>(why)));
 }
 
+void session::inform(stream& to, std::span<const field> header) {
+  if (dead_) return;
+  const field_list fields(header);
+  fail(nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, to.id_, nullptr, fields.data(),
+                              fields.size(), nullptr));
+}
+
+void session::pass(const stream& from, stream& to, std::span<const field> fields) {
+  to.id_ = from.id_;
+  current_ = &to;
+  nghttp2_session_set_stream_user_data(session_, to.id_, &to);
+  for (const field& each : fields) to.on_field(each.name, each.value);
+}
+
 void session::notice() {
   if (dead_) return;
+  asks_ = true;  // a PING submitted now would go first: nghttp2 holds it for urgent
   fail(nghttp2_submit_shutdown_notice(session_));
-  fail(nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, notice_ping.data()));
+}
+
+void session::probe() {
+  if (dead_) return;
+  fail(nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, probe_ping.data()));
 }
 
 void session::leave() {
@@ -375,6 +426,25 @@ void session::fail(int nghttp2_error) {
   if (nghttp2_error == NGHTTP2_ERR_BAD_CLIENT_MAGIC) last_words_ = error::protocol;
 }
 
+/// For nghttp2's callbacks, which give back what this returns: nghttp2 reads no further.
+int session::end_at_once(std::string_view reason) noexcept {
+  last_words_ = error::enhance_your_calm;
+  last_reason_ = reason;
+  return NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+void session::note_opened(std::int32_t id) noexcept {
+  if (id > opened_id_ + 2) {
+    skipped_from_ = opened_id_ + 2;
+    skipped_to_ = id - 2;
+  }
+  opened_id_ = id;
+}
+
+void session::count_idle_frame() {
+  if (!idle_frames_.take()) end(error::enhance_your_calm);
+}
+
 stream* session::find(std::int32_t id) const noexcept {
   if (current_ != nullptr && current_->id_ == id) return current_;
   return static_cast<stream*>(nghttp2_session_get_stream_user_data(session_, id));
@@ -382,6 +452,7 @@ stream* session::find(std::int32_t id) const noexcept {
 
 void session::end_of_request(stream& of) {
   of.ended_ = true;
+  idle_frames_.earn(idle_frames_per_request);
   of.on_end();
 }
 

@@ -18,6 +18,7 @@
 
 #include "h2/flood_guard.hpp"
 #include "h2/limits.hpp"
+#include "h2/ping_guard.hpp"
 #include "http1/byte_buffer.hpp"
 
 struct nghttp2_session;
@@ -51,6 +52,9 @@ class stream {
  protected:
   stream() = default;
   ~stream() = default;
+  /// What comes of a request after its early answer is taken yet, until a reset(). Else the answer
+  /// is followed by RST_STREAM(NO_ERROR), which some clients take for an error.
+  void take_rest(bool whether) noexcept { takes_rest_ = whether; }
 
   /// In order: fields; the header's end, with whether they were too many (then some were left out);
   /// data; its end. Nothing after on_closed(), which may come at any time.
@@ -61,7 +65,8 @@ class stream {
   virtual void on_end() = 0;
   /// `why` is `none` if it was answered, and the peer wanted the answer.
   virtual void on_closed(error why) = 0;
-  /// What follows the body; valid until on_closed(). Asked for once, when the body has gone.
+  /// What follows the body, if anything does; valid until on_closed(). Asked for once, when the
+  /// body has gone.
   virtual std::span<const field> trailers() = 0;
 
  private:
@@ -70,6 +75,7 @@ class stream {
   bool header_read_ = false;
   bool ended_ = false;  // by the peer
   bool early_ = false;  // answered before the peer's end
+  bool takes_rest_ = false;
   std::string body_;
   std::size_t body_sent_ = 0;
 };
@@ -98,14 +104,19 @@ class session {
   /// Appends what is to be sent until there is nothing more, or `to` holds send_bytes. True: more.
   bool pull(http1::byte_buffer& to);
 
-  /// HEADERS, DATA and trailers. `header` must stay valid until on_closed().
+  /// HEADERS, DATA and trailers, if there are any. `header` must stay valid until on_closed().
   void answer(stream& to, std::span<const field> header, std::string body);
-  /// HEADERS alone. If the peer has not ended its request, RST_STREAM(NO_ERROR) follows.
+  /// HEADERS alone. See stream::take_rest().
   void answer(stream& to, std::span<const field> header);
   void reset(stream& what, error why);
+  /// HEADERS before those of the answer: a status of 1xx.
+  void inform(stream& to, std::span<const field> header);
+  /// From on_field() of `from`: another takes its place, is told the fields that came, and what is
+  /// to come. `from` is the caller's again.
+  void pass(const stream& from, stream& to, std::span<const field> fields);
 
-  /// GOAWAY that refuses nothing yet, and a PING (RFC 9113, 6.8). was_noticed(): its answer is
-  /// here.
+  /// GOAWAY that refuses nothing yet, and behind it a PING (RFC 9113, 6.8). was_noticed(): its
+  /// answer is here.
   void notice();
   [[nodiscard]] bool was_noticed() const noexcept { return noticed_; }
   /// GOAWAY: streams that are open go on, new ones are ignored; is_over() after the last.
@@ -113,11 +124,20 @@ class session {
   /// GOAWAY with an error, and nothing after it.
   void end(error why);
 
+  /// A PING: whoever is there answers.
+  void probe();
+  /// From now on PINGs that come too soon end the connection.
+  void police_pings() noexcept { polices_pings_ = true; }
+
   /// Nothing more to receive, and nothing to send but what pull() gives yet.
   [[nodiscard]] bool is_over() const noexcept;
   /// The peer's preface and SETTINGS have come.
   [[nodiscard]] bool is_established() const noexcept { return established_; }
+  /// Of what was fed last.
+  [[nodiscard]] clock::time_point now() const noexcept { return now_; }
   [[nodiscard]] bool in_header() const noexcept { return in_header_; }
+  /// While in_header(): when its first frame was fed.
+  [[nodiscard]] clock::time_point header_since() const noexcept { return header_since_; }
   /// Bytes of answers that pull() has not given.
   [[nodiscard]] std::size_t waiting_bytes() const noexcept { return waiting_bytes_; }
   [[nodiscard]] std::size_t streams() const noexcept { return streams_; }
@@ -125,6 +145,9 @@ class session {
  private:
   struct callbacks;
   void fail(int nghttp2_error);
+  int end_at_once(std::string_view reason) noexcept;
+  void count_idle_frame();
+  void note_opened(std::int32_t id) noexcept;
   [[nodiscard]] stream* find(std::int32_t id) const noexcept;
   void end_of_request(stream& of);
 
@@ -132,17 +155,26 @@ class session {
   const limits& limits_;
   nghttp2_session* session_ = nullptr;
   flood_guard idle_frames_{idle_frames_burst, idle_frames_per_second};
+  ping_guard pings_;
+  clock::time_point now_;                 // of what is fed
+  clock::time_point header_since_;        // if in_header_
   http1::byte_buffer* output_ = nullptr;  // of the pull() that runs
   stream* current_ = nullptr;             // whose header came last, if it is open
   std::int32_t header_id_ = 0;            // of the stream whose header came last
+  std::int32_t opened_id_ = -1;           // of the last stream of the peer
+  std::int32_t skipped_from_ = 0;         // numbers that it has left out last, and so closed
+  std::int32_t skipped_to_ = 0;
   std::size_t header_bytes_ = 0;
   std::size_t waiting_bytes_ = 0;
   std::size_t streams_ = 0;
   std::size_t early_ = 0;  // answers before the peer's end that are to be sent yet
   error last_words_ = error::none;
+  std::string_view last_reason_;
   bool established_ = false;
   bool in_header_ = false;
   bool noticed_ = false;
+  bool asks_ = false;  // behind the GOAWAY that is to be sent, whether it has arrived
+  bool polices_pings_ = false;
   bool is_full_ = false;  // the output: DATA goes on with the next pull()
   bool dead_ = false;     // nghttp2 must not be called any more
 };

@@ -11,6 +11,10 @@
 #include "route_times.hpp"
 #include "routes.hpp"
 
+namespace bwos::server::native {
+struct shared;
+}
+
 namespace bwos::server::http1 {
 
 /// What every connection of a server shares. Outlives them all.
@@ -21,6 +25,7 @@ struct context {
   const http_limits& limits;
   route_times& times;
   const queue_age_bound& queue_age;
+  const native::shared& http2;  ///< Of connections that begin with its preface.
 };
 
 /// Serves one connection until it ends, and closes it. Runs on the threads of the executor, on one

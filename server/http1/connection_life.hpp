@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a connection, over whatever sockets: receive, parse, route, append the answer to the
+// An HTTP/1.1 connection, over whatever sockets: receive, parse, route, append the answer to the
 // worker's output buffer, and after all the requests of one receive a single send. In the ordinary
-// case nothing is kept between two receives but the parser.
-//
-// INVARIANTS
-// C1  What belongs to the worker (its buffers, its counters, the bytes received) is used only
-// inside functions that are
-//     no coroutines: after a co_await the coroutine may be on another worker.
-// C2  Before a co_await the worker's output buffer has been sent: what the kernel did not take is
-// in unsent_, what is
-//     not yet parsed in kept_. Both are empty while the connection waits for its peer.
-// C3  Nothing is received while an answer is unsent: a peer that does not read cannot make the
-// server buffer more.
+// case nothing is kept between two receives but the parser. What all connections have in common,
+// and the invariants C1 to C3, are connection_loop.hpp's; here kept_ is what is not parsed yet.
 #pragma once
 
 #include <bwos/stream.hpp>
@@ -24,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "connection_loop.hpp"
 #include "http1/byte_buffer.hpp"
 #include "http1/connection.hpp"
 #include "http1/parser.hpp"
@@ -60,8 +52,12 @@ struct worker_local {
 /// Added to deadlines, which are counted from a clock that may be late by as much.
 inline constexpr std::chrono::milliseconds clock_lag{1};
 
-/// What a connection does once everything that it has written is sent.
-enum class next : std::uint8_t { receive, go_on, lane, linger, close };
+inline std::string_view text_in(const received& got) noexcept {
+  return {reinterpret_cast<const char*>(got.bytes.data()), got.bytes.size()};
+}
+
+/// With which a peer says that it speaks HTTP/2 without asking (RFC 9113, 3.4).
+inline constexpr std::string_view http2_preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// With what it has not parsed yet.
 constexpr bool comes_back(next then) noexcept {
@@ -87,44 +83,31 @@ void send_busy(typename Sockets::socket& peer, const context& shared) {
   shared.metrics.here().sent(taken.bytes);
 }
 
-/// Our last answer is on its way. Closing with unread bytes would reset the connection and could
-/// overtake it, so the peer's are read and dropped until it closes, within bounds.
 template <class Sockets>
-typename Sockets::template coroutine<void> linger(typename Sockets::socket& peer) {
-  peer.shutdown_send();
-  peer.deadline(clock::now() + linger_time);
-  std::size_t dropped = 0;
-  while (dropped < linger_bytes_max) {
-    const received got = co_await peer.receive();
-    if (got.error == std::errc::operation_canceled)
-      continue;  // a drain: the deadline is near enough
-    if (got.error || got.end()) break;
-    dropped += got.bytes.size();
-  }
-}
+class connection : public connection_base<Sockets> {
+  using base = connection_base<Sockets>;
 
-/// `Sockets` is a socket with the members of bwos::stream, the kind of coroutine that can wait for
-/// it, and ways to give up the thread: see connection.cpp.
-template <class Sockets>
-class connection {
  public:
-  using socket = typename Sockets::socket;
+  using socket = typename base::socket;
   template <class T>
-  using coroutine = typename Sockets::template coroutine<T>;
+  using coroutine = typename base::template coroutine<T>;
 
   connection(socket peer, const context& shared) noexcept
-      : peer_(std::move(peer)), shared_(shared), parser_(shared.limits) {
+      : base(std::move(peer), shared.workers), shared_(shared), parser_(shared.limits) {
     set_deadline(clock::now(), true);
   }
 
-  [[nodiscard]] auto receive() { return peer_.receive(); }
+  [[nodiscard]] next begin() const noexcept { return next::receive; }
   next take(const received& got);
-  next take_kept();
-  [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }
-  coroutine<next> send_rest(next then);
-  [[nodiscard]] auto linger() { return life::linger<Sockets>(peer_); }
-  [[nodiscard]] auto yield() { return Sockets::yield(peer_, shared_.workers); }
-  [[nodiscard]] auto lane() { return Sockets::lane(peer_, shared_.workers); }
+  next go_on();
+  void set_write_deadline() noexcept {
+    socket_.deadline(clock::now() + shared_.limits.write_timeout);
+  }
+  next take_sent(const sent& what, next then);
+  /// HTTP/2, from the first byte on.
+  [[nodiscard]] coroutine<void> other() {
+    return Sockets::http2(std::move(socket_), shared_, std::move(kept_));
+  }
 
  private:
   struct turn {
@@ -136,6 +119,8 @@ class connection {
     bool shed = false;      ///< The one at hand is turned away for that.
   };
 
+  next take_first(const received& got);
+  next take_bytes(std::string_view input);
   next take_end();
   next take_error(std::error_code error);
   turn answer(std::string_view input, worker_local& worker);
@@ -143,21 +128,20 @@ class connection {
   void answer_request(bool more, turn& result, worker_local& worker, clock::time_point now);
   next refuse(status code, next then);
   next flush(worker_local& worker, const turn& what);
-  next be_fair(std::size_t received_bytes, next then) noexcept;
-  next take_sent(const sent& what, next then);
   void set_deadline(clock::time_point now, bool progress) noexcept;
   [[nodiscard]] bool is_idle() const noexcept { return parser_.where() == parser::phase::idle; }
 
-  socket peer_;
+  using base::socket_;
+  using base::unsent_;
+
   const context& shared_;
   parser parser_;
   parser::phase waits_for_ = parser::phase::idle;  // what deadline_ was set for
   clock::time_point deadline_;
-  std::string kept_;    // received, not yet parsed
-  std::string unsent_;  // written, not yet taken by the kernel
-  std::size_t bulk_bytes_ = 0;
+  std::string kept_;               // received, not yet parsed
   route route_ = route::other;     // of the request that was read last
   metrics::ticks lane_since_ = 0;  // when the request that is in the lane began; 0: none is
+  bool is_http1_ = false;          // the first bytes have come, and are no preface of HTTP/2
   bool leaving_ = false;           // a drain has set an idle connection's last deadline
 };
 
@@ -165,18 +149,51 @@ class connection {
 
 template <class Sockets>
 next connection<Sockets>::take(const received& got) {
+  if (!is_http1_) [[unlikely]] {
+    const std::string_view preface = http2_preface.substr(0, got.bytes.size());
+    if (!kept_.empty() || got.bytes.empty() || text_in(got).starts_with(preface)) {
+      return take_first(got);
+    }
+    is_http1_ = true;
+  }
   if (got.error) return take_error(got.error);
   if (got.end()) return take_end();
-  worker_local& worker = this_worker();
-  const std::string_view input(reinterpret_cast<const char*>(got.bytes.data()), got.bytes.size());
-  shared_.metrics.here().received(input.size());
-  const turn result = answer(input, worker);
-  if (comes_back(result.then)) kept_.assign(input.substr(result.used));
-  return be_fair(input.size(), flush(worker, result));
+  return take_bytes(text_in(got));
+}
+
+/// Until it is known which protocol this is. A peer whose first bytes may become the preface of
+/// HTTP/2 has a header's time for the rest of it.
+template <class Sockets>
+next connection<Sockets>::take_first(const received& got) {
+  const bool fresh = kept_.empty();
+  if (fresh && got.bytes.empty()) return got.error ? take_error(got.error) : take_end();
+  if (got.error == std::errc::operation_canceled) {
+    return next::receive;  // a drain: the deadline is near enough
+  }
+  kept_.append(text_in(got));
+  const std::string_view begun = std::string_view(kept_).substr(0, http2_preface.size());
+  if (begun == http2_preface) return next::other;
+  if (http2_preface.starts_with(begun) && !got.bytes.empty()) {
+    if (fresh) socket_.deadline(clock::now() + shared_.limits.header_timeout);
+    return next::receive;
+  }
+  is_http1_ = true;
+  const std::string first = std::exchange(kept_, {});
+  const next then = take_bytes(first);
+  return got.bytes.empty() && then == next::receive ? take(got) : then;
 }
 
 template <class Sockets>
-next connection<Sockets>::take_kept() {
+next connection<Sockets>::take_bytes(std::string_view input) {
+  worker_local& worker = this_worker();
+  shared_.metrics.here().received(input.size());
+  const turn result = answer(input, worker);
+  if (comes_back(result.then)) kept_.assign(input.substr(result.used));
+  return base::be_fair(input.size(), flush(worker, result));
+}
+
+template <class Sockets>
+next connection<Sockets>::go_on() {
   worker_local& worker = this_worker();
   const turn result = answer(kept_, worker);
   if (comes_back(result.then)) {
@@ -198,7 +215,7 @@ next connection<Sockets>::take_error(std::error_code error) {
   if (error == std::errc::operation_canceled) {
     if (shared_.handlers.is_draining() && is_idle() && !leaving_) {
       leaving_ = true;
-      peer_.deadline(clock::now() + shared_.limits.drain_idle);
+      socket_.deadline(clock::now() + shared_.limits.drain_idle);
     }
     return next::receive;
   }
@@ -310,7 +327,7 @@ void connection<Sockets>::answer_request(bool more, turn& result, worker_local& 
 template <class Sockets>
 next connection<Sockets>::flush(worker_local& worker, const turn& what) {
   if (worker.output.empty()) return what.then;
-  const sent taken = peer_.try_send(worker.output.bytes());
+  const sent taken = socket_.try_send(worker.output.bytes());
   metrics::slot& counters = shared_.metrics.here();
   counters.sent(taken.bytes);
   counters.answered(what.answered, metrics::now_ticks() - what.begun);
@@ -319,30 +336,16 @@ next connection<Sockets>::flush(worker_local& worker, const turn& what) {
   return what.then;
 }
 
-/// A peer that sends without a pause would never let its worker wait: it gives way now and then.
-template <class Sockets>
-next connection<Sockets>::be_fair(std::size_t received_bytes, next then) noexcept {
-  bulk_bytes_ = received_bytes < input_bytes_bulk ? 0 : bulk_bytes_ + received_bytes;
-  if (bulk_bytes_ <= input_bytes_max || then != next::receive) return then;
-  bulk_bytes_ = 0;
-  return next::go_on;
-}
-
 template <class Sockets>
 next connection<Sockets>::take_sent(const sent& what, next then) {
-  unsent_.clear();
-  unsent_.shrink_to_fit();
   metrics::slot& counters = shared_.metrics.here();
   counters.sent(what.bytes);
-  if (what.error == std::errc::timed_out) {
-    counters.timed_out(metrics::timeout::write);
-    peer_.reset_on_close();  // it would take no more of what is left in the socket either
-  }
-  if (what.error) return next::close;
+  then = base::took(what, then, counters);
+  if (what.error) return then;
   // Time spent sending is not the peer's idleness, but a request that has begun goes on being
   // waited for.
   set_deadline(clock::now(), is_idle());
-  peer_.deadline(deadline_);
+  socket_.deadline(deadline_);
   return then;
 }
 
@@ -355,46 +358,15 @@ void connection<Sockets>::set_deadline(clock::time_point now, bool progress) noe
   if (waits_for_ == parser::phase::header) timeout = shared_.limits.header_timeout;
   if (waits_for_ == parser::phase::body) timeout = shared_.limits.body_timeout;
   deadline_ = now + timeout + clock_lag;
-  peer_.deadline(deadline_);
+  socket_.deadline(deadline_);
 }
 
 // Coroutines.
 
-/// A coroutine of its own, as linger() is: connections that need neither do not carry their frames.
-template <class Sockets>
-typename Sockets::template coroutine<next> connection<Sockets>::send_rest(next then) {
-  peer_.deadline(clock::now() + shared_.limits.write_timeout);
-  const sent what = co_await peer_.send(std::as_bytes(std::span(unsent_)));
-  co_return take_sent(what, then);
-}
-
 template <class Sockets>
 typename Sockets::template coroutine<void> serve(typename Sockets::socket peer,
                                                  const context& shared) {
-  connection<Sockets> served(std::move(peer), shared);
-  try {
-    auto then = next::receive;
-    while (then !=
-           next::close) {  // ends: every wait has a deadline, and a drain ends what makes progress
-      if (then == next::receive) {
-        const received got = co_await served.receive();
-        then = served.take(got);
-      } else if (then == next::go_on) {
-        co_await served.yield();
-        then = served.take_kept();
-      } else if (then == next::lane) {
-        co_await served.lane();
-        then = served.take_kept();
-      } else {
-        co_await served.linger();
-        then = next::close;
-      }
-      if (served.has_unsent()) then = co_await served.send_rest(then);
-    }
-  } catch (const std::bad_alloc&) {
-    // For this connection's bytes: it is closed, as it goes out of scope, and the others live.
-    shared.metrics.here().out_of_memory();
-  }
+  return serve_as<connection<Sockets>>(std::move(peer), shared);
 }
 
 template <class Sockets>
@@ -402,7 +374,7 @@ typename Sockets::template coroutine<void> refuse(typename Sockets::socket peer,
                                                   const context& shared) {
   try {
     send_busy<Sockets>(peer, shared);
-    co_await linger<Sockets>(peer);
+    co_await server::linger<Sockets>(peer);
   } catch (const std::bad_alloc&) {
     shared.metrics.here().out_of_memory();
   }

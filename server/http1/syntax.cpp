@@ -67,13 +67,6 @@ bool is_version(std::string_view text) noexcept {
          is_digit(text[7]);
 }
 
-/// Of RFC 9110 and 5789: what is neither a route's nor one of these is not implemented.
-bool is_known(std::string_view method) noexcept {
-  constexpr std::array<std::string_view, 8> known{"GET",    "HEAD",    "POST",  "PUT",
-                                                  "DELETE", "OPTIONS", "TRACE", "PATCH"};
-  return std::find(known.begin(), known.end(), method) != known.end();
-}
-
 }  // namespace
 
 bool is_token(char c) noexcept {
@@ -86,6 +79,12 @@ bool is_host(std::string_view text) noexcept {
   if (size == text.size()) return true;
   const std::string_view port = text.substr(size + 1);
   return size > 0 && text[size] == ':' && std::all_of(port.begin(), port.end(), is_digit);
+}
+
+bool is_known_method(std::string_view method) noexcept {
+  constexpr std::array<std::string_view, 8> known{"GET",    "HEAD",    "POST",  "PUT",
+                                                  "DELETE", "OPTIONS", "TRACE", "PATCH"};
+  return std::find(known.begin(), known.end(), method) != known.end();
 }
 
 status judge_request_line(std::string_view line) noexcept {
@@ -102,7 +101,7 @@ status judge_request_line(std::string_view line) noexcept {
     return status::bad_request;
   if (version[5] != '1') return status::version_not_supported;
   if (method == "CONNECT") return status::method_not_allowed;
-  return is_known(method) ? status::ok : status::not_implemented;
+  return is_known_method(method) ? status::ok : status::not_implemented;
 }
 
 }  // namespace bwos::server::http1

@@ -26,6 +26,9 @@ namespace bwos::server::http1 {
   return true;
 }
 
+/// Of RFC 9110 or 5789: any other is not implemented. CONNECT, which no route could take, is none.
+[[nodiscard]] bool is_known_method(std::string_view method) noexcept;
+
 /// How to refuse a request with this first line (given with its end); ok where nothing but its
 /// target can be wrong.
 [[nodiscard]] status judge_request_line(std::string_view line) noexcept;

@@ -113,9 +113,10 @@ void write_grpc(std::string& to, const grpc_statistics& grpc) {
 void write_native_grpc(std::string& to, const totals& all, std::uint64_t connections) {
   const auto of = [&](grpc what) { return all.grpc[static_cast<std::size_t>(what)]; };
   single(to, "bwos_grpc_connections", "gauge", "Connections open now.", connections);
-  single(to, "bwos_grpc_read_batches_total", "counter", "Receives that brought bytes.",
-         of(grpc::read_batches));
-  single(to, "bwos_grpc_sends_total", "counter", "System calls that sent.", of(grpc::sends));
+  single(to, "bwos_grpc_read_batches_total", "counter",
+         "Receives that brought bytes, of all HTTP/2.", of(grpc::read_batches));
+  single(to, "bwos_grpc_sends_total", "counter", "System calls that sent, of all HTTP/2.",
+         of(grpc::sends));
 }
 
 void write_worker_counter(std::string& to, const pool_statistics& pool, std::string_view name,

@@ -17,8 +17,8 @@ http1::byte_buffer& this_output() noexcept {
 
 }  // namespace life
 
-task<void> serve(stream socket, const shared& of) {
-  return life::serve<reactor_sockets>(std::move(socket), of);
+task<void> serve(stream socket, const shared& of, const http1::context* http, std::string first) {
+  return life::serve<reactor_sockets>(std::move(socket), of, http, std::move(first));
 }
 
 }  // namespace bwos::server::native

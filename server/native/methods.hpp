@@ -55,6 +55,8 @@ class method_table {
                                    .handler = reinterpret_cast<void (*)()>(handler)};
   }
 
+  [[nodiscard]] bool empty() const noexcept { return methods_.empty(); }
+
   /// Null: there is none.
   [[nodiscard]] const method* find(std::string_view path) const noexcept {
     const auto found = methods_.find(path);

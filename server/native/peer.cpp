@@ -2,19 +2,40 @@
 #include "native/peer.hpp"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 namespace bwos::server::native {
 
 using calls = metrics::grpc;
 
-peer::peer(const shared& of, stream_waker waker, clock::time_point now)
+namespace {
+
+/// When a connection that begins now is old.
+peer::clock::time_point age_end(std::chrono::microseconds age_max, peer::clock::time_point now) {
+  if (age_max.count() == 0) return peer::clock::time_point::max();
+  thread_local std::minstd_rand random{std::random_device{}()};
+  std::uniform_real_distribution<double> factor(1 - h2::age_spread, 1 + h2::age_spread);
+  return now + std::chrono::duration_cast<peer::clock::duration>(age_max * factor(random));
+}
+
+}  // namespace
+
+peer::peer(const shared& of, stream_waker waker, clock::time_point now, const http1::context* http)
     : shared_(of),
       waker_(waker),
       session_(*this, of.http2),
       now_(now),
       began_(now),
-      idle_since_(now) {}
+      heard_(now),
+      idle_since_(now),
+      age_end_(age_end(of.http2.age_max, now)) {
+  if (http != nullptr) {
+    requests_.emplace(*this, session_, *http);
+  } else {
+    session_.police_pings();
+  }
+}
 
 peer::~peer() {
   // When the threads have been joined: who ended, and was not taken any more, nobody discards.
@@ -33,6 +54,8 @@ peer::~peer() {
 void peer::feed(std::span<const std::byte> bytes, clock::time_point now) {
   ++batch_;
   now_ = now;
+  heard_ = now;
+  probed_ = false;
   session_.feed(bytes, now);
   go(now);
   if (call* const borrower = std::exchange(borrower_, nullptr)) borrower->own_message();
@@ -47,18 +70,24 @@ void peer::look(clock::time_point now) {
 void peer::go(clock::time_point now) {
   take_replies();
   run_ready(now);
+  if (requests_) requests_->run(now);
   expire_calls(now);
   settle(now);
 }
 
 h2::stream* peer::open() {
+  ++opened_;
+  return requests_ ? requests_->open() : &open_call();
+}
+
+h2::stream& peer::open_call() {
+  if (requests_) session_.police_pings();  // the peer speaks gRPC
   call* const made = new call(*this, shared_.handlers);
   made->batch_ = batch_;
   made->older_ = newest_;
   if (newest_ != nullptr) newest_->newer_ = made;
   newest_ = made;
-  ++opened_;
-  return made;
+  return *made;
 }
 
 /// Its message is here, and the peer sends no more.
@@ -138,18 +167,20 @@ void peer::settle(clock::time_point now) {
     deadlines_.emplace(each->deadline_, each);
     each->timed_ = true;
   }
-  if (!session_.in_header()) {
-    header_since_ = {};
-  } else if (header_since_ == clock::time_point{}) {
-    header_since_ = now;
-  }
   if (std::exchange(opened_before_, opened_) != opened_ || session_.streams() > 0)
     idle_since_ = now;
+  look_after(now);
+}
+
+/// What the connection is due.
+void peer::look_after(clock::time_point now) {
   // [peer.leaving] relaxed: the interruption that comes after it brings it here, or a later one.
   // Partner: [native.leave].
-  if (leave_ == leave::no && shared_.leaving.load(std::memory_order_relaxed)) {
+  const bool drains = shared_.leaving.load(std::memory_order_relaxed);
+  if (leave_ == leave::no && (drains || now >= age_end_)) {
     session_.notice();
     leave_at_ = now + h2::goaway_patience;
+    if (!drains && shared_.http2.age_grace.count() > 0) cut_at_ = now + shared_.http2.age_grace;
     leave_ = leave::noticed;
   }
   if (leave_ == leave::noticed && (session_.was_noticed() || now >= leave_at_)) {
@@ -157,22 +188,40 @@ void peer::settle(clock::time_point now) {
     leave_ = leave::left;
   }
   if (now >= connection_deadline()) {
-    session_.end(session_.is_established() && !session_.in_header() ? h2::error::none
-                                                                    : h2::error::protocol);
+    const bool idle = session_.is_established() && !session_.in_header();
+    session_.end(idle ? h2::error::none : h2::error::protocol);
+    if (requests_)
+      requests_->count_timeout(idle ? metrics::timeout::idle : metrics::timeout::header);
   }
+  if (now >= keepalive_deadline()) {
+    if (probed_) return session_.end(h2::error::none);  // nobody is there to read it
+    session_.probe();
+    probed_ = true;
+    probed_at_ = now;
+  }
+  if (now >= cut_at_) session_.end(h2::error::none);
 }
 
 /// Of the handshake, a header, or nothing being asked for.
 peer::clock::time_point peer::connection_deadline() const noexcept {
   if (!session_.is_established()) return began_ + shared_.http2.handshake_timeout;
-  if (session_.in_header()) return header_since_ + shared_.http2.header_timeout;
+  if (session_.in_header()) return session_.header_since() + shared_.http2.header_timeout;
   return session_.streams() == 0 ? idle_since_ + shared_.http2.idle_timeout
                                  : clock::time_point::max();
 }
 
+/// Of hearing something of the peer.
+peer::clock::time_point peer::keepalive_deadline() const noexcept {
+  if (probed_) return probed_at_ + shared_.http2.keepalive_timeout;
+  return shared_.http2.keepalive.count() > 0 ? heard_ + shared_.http2.keepalive
+                                             : clock::time_point::max();
+}
+
 peer::clock::time_point peer::deadline() const noexcept {
-  clock::time_point first = connection_deadline();
+  clock::time_point first = std::min({connection_deadline(), keepalive_deadline(), cut_at_});
+  if (leave_ == leave::no) first = std::min(first, age_end_);
   if (leave_ == leave::noticed) first = std::min(first, leave_at_);
+  if (requests_) first = std::min(first, requests_->deadline());
   if (!deadlines_.empty()) first = std::min(first, deadlines_.begin()->first);
   return first;
 }

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -17,6 +18,7 @@
 
 #include "executor.hpp"
 #include "h2/session.hpp"
+#include "http2/requests.hpp"
 #include "metrics/registry.hpp"
 #include "native/call.hpp"
 #include "native/limits.hpp"
@@ -42,8 +44,10 @@ class peer final : h2::application {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// `waker`: of the connection's socket. Throws std::bad_alloc.
-  peer(const shared& of, stream_waker waker, clock::time_point now);
+  /// `waker`: of the connection's socket. With `http` its routes are served too, and null: calls
+  /// alone. Throws std::bad_alloc.
+  peer(const shared& of, stream_waker waker, clock::time_point now,
+       const http1::context* http = nullptr);
   peer(const peer&) = delete;
   peer& operator=(const peer&) = delete;
   /// The runner: once has_running() is false. When the threads have been joined: any time.
@@ -55,6 +59,10 @@ class peer final : h2::application {
   void feed(std::span<const std::byte> bytes, clock::time_point now);
   /// What calls that had suspended gave back since, and whatever is due.
   void look(clock::time_point now);
+  /// What of the HTTP requests has to wait for the connection's next turn: look() then.
+  [[nodiscard]] http2::requests::rest left() const noexcept {
+    return requests_ ? requests_->left() : http2::requests::rest::nothing;
+  }
   /// See h2::session::pull().
   [[nodiscard]] bool pull(http1::byte_buffer& to) { return session_.pull(to); }
   /// When look() is wanted at the latest.
@@ -67,6 +75,9 @@ class peer final : h2::application {
   /// After lost(): what has ended.
   void bury() noexcept;
   [[nodiscard]] reply_inbox& inbox() noexcept { return inbox_; }
+
+  /// Of requests_, within feed(): a stream that has turned out to be a call.
+  [[nodiscard]] h2::stream& open_call();
 
  private:
   friend class call;
@@ -81,16 +92,19 @@ class peer final : h2::application {
   void ended(call& which);
   void expire_calls(clock::time_point now);
   void settle(clock::time_point now);
+  void look_after(clock::time_point now);
   void go(clock::time_point now);
   void answered(call& which) noexcept;
   void release(call& which) noexcept;
   void discarded(call& which) noexcept;
   void count(metrics::grpc what) const { shared_.metrics.here().count(what); }
   [[nodiscard]] clock::time_point connection_deadline() const noexcept;
+  [[nodiscard]] clock::time_point keepalive_deadline() const noexcept;
 
   const shared& shared_;
   const stream_waker waker_;
   h2::session session_;
+  std::optional<http2::requests> requests_;
   reply_inbox inbox_;
   inbox_entry* taken_ = nullptr;  // from it, not yet answered; null but within take_replies()
   call* newest_ = nullptr;        // of all calls
@@ -101,12 +115,16 @@ class peer final : h2::application {
   std::uint64_t batch_ = 0;
   std::uint64_t opened_ = 0;
   std::uint64_t opened_before_ = 0;
-  clock::time_point now_;           // of the batch
-  clock::time_point began_;         // the connection
-  clock::time_point header_since_;  // the one that is read; none: min
+  clock::time_point now_;        // of the batch
+  clock::time_point began_;      // the connection
+  clock::time_point heard_;      // of the peer, last
+  clock::time_point probed_at_;  // if probed_
   clock::time_point idle_since_;
+  clock::time_point age_end_;
   clock::time_point leave_at_;
+  clock::time_point cut_at_ = clock::time_point::max();  // what of its calls goes on after its age
   leave leave_ = leave::no;
+  bool probed_ = false;
 };
 
 }  // namespace bwos::server::native

@@ -39,8 +39,8 @@ server::server(runtime& where, const std::string& address, int backlog, std::siz
               .http2 = http2,
               .calls = calls,
               .leaving = leaving_},
-      listener_(where.listen(address, backlog)) {
-  listener_->start_grpc(shared_, connections_max);
+      listener_(address.empty() ? nullptr : where.listen(address, backlog)) {
+  if (listener_) listener_->start_grpc(shared_, connections_max);
 }
 
 server::~server() = default;
@@ -53,6 +53,7 @@ void server::shutdown(std::chrono::steady_clock::time_point deadline) {
   // [native.leave] relaxed: the interruptions below order it before what they end. Partner:
   // [peer.leaving].
   leaving_.store(true, std::memory_order_relaxed);
+  if (!listener_) return;
   listener_->close();
   bool all_know = false;
   // Ends: at the deadline what is left is the runtime's to cut off.

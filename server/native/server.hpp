@@ -13,19 +13,21 @@ namespace bwos::server::native {
 /// gRPC on sockets of the runtime: helloworld.Greeter, bwos.Work and the health service.
 class server final : public grpc_transport {
  public:
-  /// Listens and serves. `address`: as http_listener's. Everything must outlive it, and the threads
-  /// of the runtime must have been joined before it goes. Throws std::system_error,
-  /// std::invalid_argument.
+  /// Listens and serves. `address`: as http_listener's; empty where the HTTP port's connections are
+  /// all there are. Everything must outlive it, and the threads of the runtime must have been
+  /// joined before it goes. Throws std::system_error, std::invalid_argument.
   server(runtime& where, const std::string& address, int backlog, std::size_t connections_max,
          const service& handlers, metrics::registry& metrics, const h2::limits& http2,
          const call_limits& calls);
   ~server() override;
 
+  /// Not without one of its own.
   [[nodiscard]] std::string address() const override;
+  [[nodiscard]] const method_table& methods() const noexcept { return methods_; }
   void begin_drain() noexcept override {}  // the health service reads service::draining
   void shutdown(std::chrono::steady_clock::time_point deadline) override;
   [[nodiscard]] std::optional<std::size_t> connections() const noexcept override {
-    return listener_->connections();
+    return listener_ ? listener_->connections() : 0;
   }
   [[nodiscard]] grpc_statistics statistics() const noexcept override;
 

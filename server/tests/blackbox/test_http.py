@@ -96,7 +96,7 @@ CLOSED = {
     "webdav": (get(b"/", verb=b"PROPFIND"), 501, {}, None),
     "http/2": (get(b"/", version=b"2.0"), 505, {}, None),
     "http/3": (get(b"/", version=b"3.1"), 505, {}, None),
-    "http/2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, {}, None),
+    "http/2 preface, nearly": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\r", 505, {}, None),
     "connect": (b"CONNECT a:80 HTTP/1.1\r\n" + HOST + b"\r\n", 405, {"allow": "GET, HEAD, POST, OPTIONS"}, None),
     "expectation": (post(b"/echo", b"x", b"Expect: a-miracle\r\n"), 417, {}, None),
     "header too large": (get(b"/", b"X: " + b"x" * 1100 + b"\r\n"), 431, {}, None),

@@ -38,8 +38,8 @@ def call(stream, path=b"/helloworld.Greeter/SayHello", message=b"\x0a\x01x"):
 class Peer:
     """A connection that says exactly what it is told."""
 
-    def __init__(self, server, begin=True):
-        host, port = server.grpc_address.rsplit(":", 1)
+    def __init__(self, server, begin=True, address=None):
+        host, port = (address or server.grpc_address).rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), 30)
         self.buffer = b""
         if begin:

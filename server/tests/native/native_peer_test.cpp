@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 #include <new>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -708,6 +709,8 @@ TEST(native_floods, each_ends_the_connection) {
   std::string continuations = frame(headers, none, 1, hpack(request_header()));
   for (int i = 0; i < 20; ++i)
     continuations += frame(continuation_frame, none, 1, hpack({{"x", "y"}}));
+  std::string empty_continuations = frame(headers, none, 1, hpack(request_header()));
+  for (int i = 0; i < 20; ++i) empty_continuations += frame(continuation_frame, none, 1, "");
   const auto repeat = [](int times, const std::string& what) {
     std::string all;
     for (int i = 0; i < times; ++i) all += what;
@@ -725,22 +728,117 @@ TEST(native_floods, each_ends_the_connection) {
       {"empty DATA", header_frame(1, request_header()) + repeat(10'100, frame(data, none, 1, "")),
        11},
       {"WINDOW_UPDATE", repeat(10'100, frame(window_update, none, 0, number(1))), 11},
+      {"answers to no PING", repeat(10'100, frame(ping, ack, 0, "12345678")), 11},
       {"rapid reset", resets, 2},
       {"CONTINUATION", continuations, 11},
+      {"empty CONTINUATION", empty_continuations, 11},
   };
+  h2::limits bounds;
+  bounds.ping_strikes_max = 0;  // or strikes would be quicker
   for (const flood& each : floods) {
-    peer_harness connection;
+    peer_harness connection(bounds);
     connection.begin();
     EXPECT_EQ(goaway_code(connection.feed(each.bytes)), each.code) << each.what;
     EXPECT_TRUE(connection.tested.is_over()) << each.what;
   }
 }
 
+/// Each costs us a RST_STREAM, and nghttp2 counts only those that come.
+TEST(native_floods, errors_of_streams_are_one) {
+  const std::vector<std::pair<const char*, fields>> headers_of{{"empty HEADERS", {}},
+                                                               {"no path", {{":method", "POST"}}}};
+  for (const auto& [what, header] : headers_of) {
+    peer_harness connection;
+    connection.begin();
+    for (std::uint32_t i = 0; i < 10'100; ++i) connection.feed(header_frame(2 * i + 1, header));
+    EXPECT_EQ(connection.answer_to(1).reset, 1) << what;
+    EXPECT_EQ(goaway_code(connection.all), 11) << what;
+    EXPECT_TRUE(connection.tested.is_over()) << what;
+  }
+}
+
 TEST(native_floods, what_a_lively_peer_sends_in_time_is_none) {
-  peer_harness connection;
+  h2::limits bounds;
+  bounds.ping_strikes_max = 0;
+  peer_harness connection(bounds);
   connection.begin();
   for (int i = 0; i < 20'000; ++i) {
     connection.now += 10ms;
+    connection.feed(frame(ping, none, 0, "12345678"));
+  }
+  EXPECT_FALSE(connection.tested.is_over());
+}
+
+/// As grpc-go does: a PING and two WINDOW_UPDATEs for each call, at any speed.
+TEST(native_floods, what_comes_with_calls_is_none) {
+  peer_harness connection;
+  connection.begin();
+  const std::string extra = frame(ping, none, 0, "12345678") +
+                            frame(window_update, none, 0, number(8)) +
+                            frame(window_update, none, 0, number(8));
+  for (std::uint32_t i = 0; i < 20'000; ++i) connection.feed(call_frames(2 * i + 1, "x") + extra);
+  EXPECT_FALSE(connection.tested.is_over());
+}
+
+/// And a WINDOW_UPDATE for each 4 KiB that it takes, or that it gives.
+TEST(native_floods, window_updates_for_large_messages_are_none) {
+  peer_harness connection;
+  connection.begin();
+  for (std::uint32_t i = 0; i < 50; ++i) {
+    const std::uint32_t stream = 2 * i + 1;
+    connection.feed(call_frames(stream, "1000000", "/test/Large"));
+    for (int taken = 0; taken <= 1'000'000; taken += 4096) {
+      connection.feed(frame(window_update, none, 0, number(4096)) +
+                      frame(window_update, none, stream, number(4096)));
+    }
+    ASSERT_EQ(connection.answer_to(stream).body.size(), 1'000'009U) << stream;
+  }
+  EXPECT_FALSE(connection.tested.is_over());
+}
+
+/// A window that grows by a byte lets a byte go: work for us, and no reason to go on.
+TEST(native_floods, bytes_of_an_answer_taken_one_by_one_are_one) {
+  peer_harness connection;
+  connection.begin(number(4, 2) + number(0));  // INITIAL_WINDOW_SIZE 0
+  connection.feed(call_frames(1, "1000000", "/test/Large"));
+  for (int i = 0; i < 10'100; ++i) connection.feed(frame(window_update, none, 1, number(1)));
+  EXPECT_EQ(goaway_code(connection.all), 11);
+  EXPECT_TRUE(connection.tested.is_over());
+}
+
+TEST(native_pings, that_come_too_soon_end_the_connection) {
+  h2::limits bounds;
+  bounds.ping_interval_min = 10s;
+  bounds.ping_strikes_max = 2;
+  const std::string one = frame(ping, none, 0, "12345678");
+  for (const bool with_stream : {true, false}) {
+    SCOPED_TRACE(with_stream);
+    peer_harness connection(bounds);
+    connection.begin();
+    if (with_stream) connection.feed(call_frames(1, "a", "/test/Wait"));
+    for (int i = 0; i < 3; ++i) {  // the first, and two strikes
+      const auto answered = connection.feed(one);
+      ASSERT_EQ(answered.size(), 1U);
+      EXPECT_EQ(answered[0].flags, ack);
+      connection.now += 9s;
+    }
+    connection.now += 1s;  // without a stream that is too soon, too
+    const auto fourth = connection.feed(one);
+    EXPECT_EQ(goaway_code(fourth), with_stream ? -1 : 11);
+    const auto fifth = connection.feed(one);
+    if (with_stream) {
+      ASSERT_EQ(goaway_code(fifth), 11);
+      EXPECT_EQ(fifth.back().payload, number(1) + number(11) + "too_many_pings");
+    }
+    EXPECT_TRUE(connection.tested.is_over());
+  }
+}
+
+TEST(native_pings, between_answers_are_the_peers_business) {
+  peer_harness connection;
+  connection.begin();
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    connection.feed(frame(ping, none, 0, "12345678") + call_frames(2 * i + 1, "x"));
     connection.feed(frame(ping, none, 0, "12345678"));
   }
   EXPECT_FALSE(connection.tested.is_over());
@@ -754,6 +852,21 @@ TEST(native_errors, what_is_not_http2_ends_the_connection) {
   second.begin();
   EXPECT_EQ(goaway_code(second.feed(frame(headers, end_headers, 1, "\xff\xff\xff"))), 9);
   EXPECT_TRUE(second.tested.is_over());
+}
+
+/// RFC 9113, 5.1.1; but 5.1 where it is the trailers of a stream that we have closed.
+TEST(native_errors, a_stream_below_the_last_is_one_but_not_if_it_was_open) {
+  peer_harness connection;
+  connection.begin();
+  connection.feed(call_frames(5, "x") + call_frames(7, "x"));
+  EXPECT_EQ(connection.answer_to(7).body, reply_to("x"));
+  EXPECT_EQ(connection.feed(header_frame(5, {{"x", "y"}}, end_stream)).size(), 0U);
+  EXPECT_EQ(goaway_code(connection.feed(call_frames(3, "x"))), 1);
+  EXPECT_EQ(connection.answer_to(3).status, "");
+  peer_harness first;
+  first.begin();
+  first.feed(call_frames(3, "x"));
+  EXPECT_EQ(goaway_code(first.feed(call_frames(1, "x"))), 1);
 }
 
 // Time.
@@ -779,6 +892,20 @@ TEST(native_time, a_handshake_a_header_and_idleness_have_their_ends) {
   slow.now += 1s;
   EXPECT_EQ(goaway_code(slow.look()), 1);
 
+  // One that follows another has a time of its own, wherever the receives are cut.
+  peer_harness busy(bounds);
+  busy.begin();
+  const std::string begun = frame(headers, none, 1, hpack(request_header()));
+  busy.feed(begun);
+  for (std::uint32_t stream = 1; stream < 11; stream += 2) {
+    busy.now += 1s;
+    busy.feed(frame(continuation_frame, end_headers, stream, "") +
+              frame(headers, none, stream + 2, hpack(request_header())));
+    ASSERT_EQ(busy.tested.deadline(), busy.now + 2s) << stream;
+  }
+  busy.now += 2s;
+  EXPECT_EQ(goaway_code(busy.look()), 1);
+
   peer_harness idle(bounds);
   idle.begin();
   idle.now += 9s;
@@ -803,9 +930,9 @@ TEST(native_drain, the_peer_is_told_twice_and_its_calls_end) {
   connection.leaving = true;
   const auto notice = connection.look();
   ASSERT_EQ(notice.size(), 2U);
-  // A PING goes first, whatever the order in which they were asked for.
-  const read_frame& told = notice[0].type == goaway ? notice[0] : notice[1];
-  const read_frame& probe = notice[0].type == goaway ? notice[1] : notice[0];
+  const read_frame& told = notice[0];
+  const read_frame& probe = notice[1];  // its answer means that the notice has come, too
+  ASSERT_EQ(told.type, goaway);
   EXPECT_EQ(told.payload, number(0x7fffffff) + number(0));
   ASSERT_EQ(probe.type, ping);
   connection.feed(call_frames(3, "late"));  // was on its way
@@ -818,6 +945,70 @@ TEST(native_drain, the_peer_is_told_twice_and_its_calls_end) {
   connection.look();
   EXPECT_EQ(connection.answer_to(1).body, message(named("waited a")));
   EXPECT_TRUE(connection.tested.is_over());
+}
+
+TEST(native_time, a_silent_peer_is_asked_whether_it_is_there) {
+  h2::limits bounds;
+  bounds.keepalive = 10s;
+  bounds.keepalive_timeout = 2s;
+  peer_harness connection(bounds);
+  connection.begin();
+  connection.feed(call_frames(1, "a", "/test/Wait"));
+  EXPECT_EQ(connection.tested.deadline(), connection.now + 10s);
+  connection.now += 10s;
+  const auto asked = connection.look();
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_EQ(asked[0].type, ping);
+  EXPECT_EQ(asked[0].flags, none);
+  connection.now += 1s;
+  EXPECT_TRUE(connection.look().empty());
+  connection.feed(frame(ping, ack, 0, asked[0].payload));
+  EXPECT_EQ(connection.tested.deadline(), connection.now + 10s);
+  connection.now += 10s;
+  EXPECT_EQ(connection.look().size(), 1U);
+  EXPECT_EQ(connection.tested.deadline(), connection.now + 2s);
+  connection.now += 2s;
+  EXPECT_EQ(goaway_code(connection.look()), 0);
+  EXPECT_TRUE(connection.tested.is_over());
+}
+
+TEST(native_time, an_old_connection_is_told_to_go_and_its_calls_have_their_grace) {
+  h2::limits bounds;
+  bounds.age_max = 100s;
+  bounds.age_grace = 20s;
+  peer_harness connection(bounds);
+  connection.begin();
+  connection.feed(call_frames(1, "a", "/test/Wait"));
+  const auto begun = connection.now;
+  EXPECT_GE(connection.tested.deadline(), begun + 90s);
+  EXPECT_LE(connection.tested.deadline(), begun + 110s);
+  connection.now = begun + 89s;
+  EXPECT_TRUE(connection.look().empty());
+  connection.now = begun + 110s;
+  const auto told = connection.look();
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[0].payload, number(0x7fffffff) + number(0));
+  connection.feed(frame(ping, ack, 0, told[1].payload));
+  EXPECT_EQ(connection.tested.deadline(), connection.now + 20s);
+  connection.now += 19s;
+  EXPECT_FALSE(connection.tested.is_over());
+  EXPECT_TRUE(connection.look().empty());
+  connection.now += 1s;
+  connection.look();
+  EXPECT_TRUE(connection.tested.is_over());
+}
+
+TEST(native_time, connections_that_begin_together_do_not_end_together) {
+  h2::limits bounds;
+  bounds.age_max = 100s;
+  std::set<std::chrono::steady_clock::duration> ages;
+  for (int i = 0; i < 10; ++i) {
+    peer_harness connection(bounds);
+    connection.begin();
+    connection.feed(call_frames(1, "a", "/test/Wait"));
+    ages.insert(connection.tested.deadline() - connection.now);
+  }
+  EXPECT_GT(ages.size(), 1U);
 }
 
 TEST(native_drain, a_peer_that_does_not_answer_is_not_waited_for) {

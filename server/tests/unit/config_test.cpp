@@ -426,17 +426,32 @@ TEST(config, native_grpc_needs_sockets_of_ours_and_each_grpc_its_own_flags) {
                   .find(std::string(flag) + " 2: must be left out with --grpc native"),
               std::string::npos);
   }
-  const std::vector<std::pair<const char*, const char*>> natives{
-      {"--grpc-handlers-max", "2"},      {"--h2-header-bytes-max", "1KiB"},
-      {"--h2-output-bytes-max", "1KiB"}, {"--h2-acks-max", "2"},
-      {"--h2-handshake-timeout", "2s"},  {"--h2-header-timeout", "2s"},
-      {"--h2-idle-timeout", "2s"}};
-  for (const auto& [flag, value] : natives) {
-    EXPECT_NE(refusal_of(parse({flag, value}))
-                  .find(std::string(flag) + " " + value + ": must be left out with --grpc grpc++"),
-              std::string::npos)
-        << flag;
-  }
+  EXPECT_NE(refusal_of(parse({"--grpc-handlers-max", "2"}))
+                .find("--grpc-handlers-max 2: must be left out with --grpc grpc++"),
+            std::string::npos);
+  // HTTP/2 is on the HTTP port whoever serves gRPC.
+  EXPECT_EQ(accepted(parse({"--h2-acks-max", "2"})).http2.acks_max, 2U);
+}
+
+TEST(config, http2_has_its_times_and_strikes) {
+  const parsed result =
+      parse({"--h2-keepalive", "1s", "--h2-keepalive-timeout", "2s", "--h2-age-max", "3s",
+             "--h2-age-grace", "4s", "--h2-ping-interval-min", "5s", "--h2-ping-strikes-max", "6"});
+  const h2::limits& all = accepted(result).http2;
+  using namespace std::chrono_literals;
+  EXPECT_EQ(all.keepalive, 1s);
+  EXPECT_EQ(all.keepalive_timeout, 2s);
+  EXPECT_EQ(all.age_max, 3s);
+  EXPECT_EQ(all.age_grace, 4s);
+  EXPECT_EQ(all.ping_interval_min, 5s);
+  EXPECT_EQ(all.ping_strikes_max, 6U);
+  const h2::limits defaults = accepted(parse({})).http2;
+  EXPECT_EQ(defaults.keepalive, 2h);
+  EXPECT_EQ(defaults.age_max, 0s);
+  EXPECT_EQ(defaults.ping_strikes_max, 2U);
+  EXPECT_NE(refusal_of(parse({"--h2-keepalive-timeout", "0s"}))
+                .find("--h2-keepalive-timeout 0s: must be a time from 1ms to 24h"),
+            std::string::npos);
 }
 
 TEST(config_sources, a_bad_value_is_told_as_a_flags_with_its_source) {

@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: Apache-2.0
+// HTTP over HTTP/2 by its frames: what each request is answered with, limits, and that it does not
+// matter how the bytes are cut. One connection, no socket, one thread.
+#include <gtest/gtest.h>
+#include <helloworld.pb.h>
+#include <work.pb.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "frames.hpp"
+#include "native/peer.hpp"
+#include "rpc/services.hpp"
+
+namespace bwos::server::native::test {
+namespace {
+
+using namespace std::chrono_literals;
+using rest = http2::requests::rest;
+
+class no_executor final : public executor {
+ public:
+  void post(continuation&) noexcept override {}
+  void yield(continuation&) noexcept override {}
+  void post_long(continuation&, lane_entry&) noexcept override {}
+};
+
+metrics::registry& one_registry() {
+  static metrics::registry one;  // it takes milliseconds to make
+  return one;
+}
+
+struct options_of_harness {
+  http_limits http;
+  h2::limits http2;
+  bool with_calls = true;
+  metrics::ticks lane_threshold = 0;
+};
+
+class http_harness {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  explicit http_harness(const options_of_harness& how = {})
+      : times(how.lane_threshold), how_(how), tested(shared_, {}, now, &context_) {
+    server.write_metrics = [](std::string& to) { to += "metrics"; };
+    server.describe_stall = [](std::string&) {};
+    if (how.with_calls) rpc::add_services(methods_);
+  }
+  ~http_harness() { tested.lost(); }
+
+  std::vector<read_frame> feed(std::string_view bytes) {
+    tested.feed(std::as_bytes(std::span(bytes)), now);
+    return pull();
+  }
+  std::vector<read_frame> look() {
+    tested.look(now);
+    return pull();
+  }
+  std::vector<read_frame> pull() {
+    std::string bytes;
+    for (bool more = true; more;) {  // ends: with nothing to send
+      http1::byte_buffer output;
+      more = tested.pull(output);
+      bytes += output.view();
+    }
+    std::vector<read_frame> fresh = reader_.read(bytes);
+    all.insert(all.end(), fresh.begin(), fresh.end());
+    return fresh;
+  }
+  std::vector<read_frame> begin(const std::string& peer_settings = "") {
+    return feed(preface + frame(settings, none, 0, peer_settings) + frame(settings, ack, 0, ""));
+  }
+  [[nodiscard]] answer answer_to(std::uint32_t stream) const { return answers_in(all)[stream]; }
+  [[nodiscard]] std::uint64_t counted(route where, status code) const {
+    const auto at = [&](const metrics::totals& of) {
+      return of.requests[static_cast<std::size_t>(where)][static_cast<std::size_t>(code)];
+    };
+    return at(one_registry().total()) - at(before_);
+  }
+  [[nodiscard]] std::uint64_t timeouts(metrics::timeout which) const {
+    const auto at = static_cast<std::size_t>(which);
+    return one_registry().total().timeouts[at] - before_.timeouts[at];
+  }
+
+  service server;
+  route_times times;
+  std::vector<read_frame> all;
+
+ private:
+  const metrics::totals before_ = one_registry().total();
+  const options_of_harness how_;
+  no_executor executor_;
+  method_table methods_;
+  const call_limits calls_;
+  const queue_age_bound queue_age_{nullptr, 0us};
+  const shared shared_{executor_,  server, one_registry(), methods_,
+                       how_.http2, calls_, server.draining};
+  const http1::context context_{executor_, server,     one_registry(), how_.http,
+                                times,     queue_age_, shared_};
+  frame_reader reader_;
+
+ public:
+  clock::time_point now = clock::now();
+  peer tested;
+};
+
+fields asks(const std::string& method, const std::string& path, const fields& more = {}) {
+  fields all{{":method", method}, {":scheme", "http"}, {":path", path}, {":authority", "a:80"}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+std::string get(std::uint32_t stream, const std::string& path) {
+  return header_frame(stream, asks("GET", path), end_stream);
+}
+
+std::string post(std::uint32_t stream, const std::string& body, const fields& more = {}) {
+  return header_frame(stream, asks("POST", "/echo", more)) + frame(data, end_stream, stream, body);
+}
+
+std::string repeat(int times, const std::string& what) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += what;
+  return all;
+}
+
+TEST(http2_request, is_answered_by_header_and_data) {
+  http_harness connection;
+  connection.begin();
+  const auto fresh = connection.feed(get(1, "/plaintext"));
+  ASSERT_EQ(fresh.size(), 2U);
+  EXPECT_EQ(fresh[0].type, headers);
+  EXPECT_EQ(fresh[0].flags, end_headers);
+  fields got = fresh[0].header;
+  ASSERT_EQ(got.size(), 4U);
+  EXPECT_EQ(got[1].first, "date");
+  EXPECT_TRUE(got[1].second.size() == 29 && got[1].second.ends_with(" GMT")) << got[1].second;
+  got.erase(got.begin() + 1);
+  EXPECT_EQ(got,
+            (fields{{":status", "200"}, {"content-type", "text/plain"}, {"content-length", "13"}}));
+  EXPECT_EQ(fresh[1].type, data);
+  EXPECT_EQ(fresh[1].flags, end_stream);
+  EXPECT_EQ(fresh[1].payload, "Hello, World!");
+  EXPECT_EQ(connection.counted(route::plaintext, status::ok), 1U);
+}
+
+TEST(http2_request, for_the_head_alone_gets_that_of_get) {
+  http_harness connection;
+  connection.begin();
+  const auto fresh = connection.feed(header_frame(1, asks("HEAD", "/plaintext"), end_stream));
+  ASSERT_EQ(fresh.size(), 1U);
+  EXPECT_EQ(fresh[0].flags, end_headers | end_stream);
+  EXPECT_EQ(connection.answer_to(1).field("content-length"), "13");
+}
+
+TEST(http2_request, may_have_a_body_in_pieces_padded_with_trailers_or_none) {
+  http_harness connection;
+  connection.begin();
+  connection.feed(post(1, "whole", {{"content-type", "a/b"}, {"content-length", "5"}}) +
+                  header_frame(3, asks("POST", "/echo")) + frame(data, none, 3, "in ") +
+                  frame(data, padded, 3, "\x02pie--") + frame(data, none, 3, "") +
+                  frame(data, end_stream, 3, "ces") + header_frame(5, asks("POST", "/echo")) +
+                  frame(data, none, 5, "before trailers") +
+                  header_frame(5, {{"x-checksum", "1"}}, end_stream) +
+                  header_frame(7, asks("POST", "/echo"), end_stream));
+  EXPECT_EQ(connection.answer_to(1).body, "whole");
+  EXPECT_EQ(connection.answer_to(1).field("content-type"), "a/b");
+  EXPECT_EQ(connection.answer_to(3).body, "in pieces");
+  EXPECT_EQ(connection.answer_to(3).field("content-type"), "application/octet-stream");
+  EXPECT_EQ(connection.answer_to(5).body, "before trailers");
+  EXPECT_EQ(connection.answer_to(7).status, "200");
+  EXPECT_EQ(connection.answer_to(7).field("content-length"), "0");
+  for (const std::uint32_t stream : {1, 3, 5, 7}) {
+    EXPECT_TRUE(connection.answer_to(stream).ended) << stream;
+    EXPECT_EQ(connection.answer_to(stream).reset, -1) << stream;
+  }
+}
+
+struct row {
+  const char* what;
+  fields header;
+  std::string status;
+  std::string allow = "(none)";
+};
+
+TEST(http2_request, each_row_has_its_status) {
+  const std::vector<row> rows{
+      {"no such path", asks("GET", "/none"), "404"},
+      {"a query", asks("GET", "/plaintext?a=/echo"), "200"},
+      {"not its method", asks("POST", "/plaintext"), "405", "GET, HEAD, OPTIONS"},
+      {"not its method either", asks("GET", "/echo"), "405", "POST, OPTIONS"},
+      {"a known method", asks("PUT", "/echo"), "405", "POST, OPTIONS"},
+      {"an unknown method", asks("BREW", "/echo"), "501"},
+      {"CONNECT",
+       {{":method", "CONNECT"}, {":authority", "a:80"}},
+       "405",
+       "GET, HEAD, POST, OPTIONS"},
+      {"options of a path", asks("OPTIONS", "/echo"), "200", "POST, OPTIONS"},
+      {"options of the server", asks("OPTIONS", "*"), "200", "GET, HEAD, POST, OPTIONS"},
+      {"a fragment", asks("GET", "/plaintext#a"), "400"},
+      {"a bad authority",
+       {{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {":authority", "a:b"}},
+       "400"},
+      {"a bad host", asks("GET", "/", {{"host", "[a"}}), "400"},
+      {"an expectation", asks("POST", "/echo", {{"expect", "200-ok"}}), "417"},
+      {"a length above the limit", asks("POST", "/echo", {{"content-length", "1048577"}}), "413"},
+      {"a length beyond all", asks("POST", "/echo", {{"content-length", "9223372036854775807"}}),
+       "413"},
+      {"a header above the limit", asks("GET", "/", {{"x", std::string(17'000, 'x')}}), "431"},
+      {"a path above the limit", asks("GET", std::string("/").append(17'000, 'x')), "431"},
+  };
+  for (const row& each : rows) {
+    for (const bool ended : {true, false}) {
+      const bool has_length = each.status == "413";
+      if (has_length && ended) continue;  // then it is malformed
+      http_harness connection;
+      connection.begin();
+      const std::string block = hpack(each.header);
+      std::string frames = frame(headers, ended ? end_stream : none, 1, block.substr(0, 16'000));
+      for (std::size_t at = 16'000; at < block.size(); at += 16'000) {
+        frames += frame(continuation_frame, none, 1, block.substr(at, 16'000));
+      }
+      frames += frame(continuation_frame, end_headers, 1, "");
+      connection.feed(frames);
+      if (!ended && !has_length) connection.feed(frame(data, end_stream, 1, ""));
+      const answer got = connection.answer_to(1);
+      EXPECT_EQ(got.status, each.status) << each.what;
+      EXPECT_EQ(got.field("allow"), each.allow) << each.what;
+      EXPECT_TRUE(got.ended) << each.what;
+      EXPECT_EQ(got.reset, -1) << each.what;
+      connection.feed(get(3, "/plaintext"));
+      EXPECT_EQ(connection.answer_to(3).body, "Hello, World!") << each.what;
+    }
+  }
+}
+
+/// RFC 9113, 8.1.1: "An endpoint that receives a malformed request or response MUST treat this as a
+/// stream error of type PROTOCOL_ERROR."
+TEST(http2_request, that_is_malformed_is_reset) {
+  const std::vector<std::pair<const char*, std::string>> all{
+      {"less than its length", post(1, "abc", {{"content-length", "4"}})},
+      {"more than its length", post(1, "abcde", {{"content-length", "4"}})},
+      {"no path", header_frame(1, {{":method", "GET"}, {":scheme", "http"}}, end_stream)},
+      {"an upper case name", header_frame(1, asks("GET", "/", {{"X", "y"}}), end_stream)},
+      {"a field of the connection",
+       header_frame(1, asks("GET", "/", {{"connection", "close"}}), end_stream)},
+      {"a pseudo-field too late",
+       header_frame(1, {{":method", "GET"}, {"x", "y"}, {":path", "/"}}, end_stream)},
+  };
+  for (const auto& [what, frames] : all) {
+    http_harness connection;
+    connection.begin();
+    connection.feed(frames);
+    EXPECT_EQ(connection.answer_to(1).reset, 1) << what;
+    connection.feed(get(3, "/plaintext"));
+    EXPECT_EQ(connection.answer_to(3).body, "Hello, World!") << what;
+  }
+}
+
+TEST(http2_limits, a_body_above_its_limit_is_refused_as_it_comes) {
+  options_of_harness how;
+  how.http.body_bytes_max = 100;
+  http_harness connection(how);
+  connection.begin();
+  connection.feed(post(1, std::string(100, 'x')));
+  EXPECT_EQ(connection.answer_to(1).status, "200");
+  connection.feed(header_frame(3, asks("POST", "/echo")) +
+                  frame(data, none, 3, std::string(60, 'x')));
+  EXPECT_EQ(connection.answer_to(3).status, "");
+  connection.feed(frame(data, none, 3, std::string(41, 'x')));
+  EXPECT_EQ(connection.answer_to(3).status, "413");
+  EXPECT_EQ(connection.answer_to(3).reset, -1);
+  // Its rest is dropped, but not without end: RFC 9113, 8.1.
+  const std::string piece = frame(data, none, 3, std::string(16'000, 'x'));
+  for (std::size_t sent = 0; sent < linger_bytes_max; sent += 16'000) connection.feed(piece);
+  EXPECT_EQ(connection.answer_to(3).reset, 0);
+  EXPECT_EQ(connection.counted(route::other, status::payload_too_large), 1U);
+}
+
+TEST(http2_limits, the_rest_of_a_refused_request_has_its_time) {
+  options_of_harness how;
+  how.http.body_timeout = 5s;
+  http_harness connection(how);
+  connection.begin();
+  connection.feed(header_frame(1, asks("POST", "/echo", {{"content-length", "2000000"}})) +
+                  header_frame(3, asks("POST", "/echo", {{"content-length", "2000000"}})));
+  EXPECT_EQ(connection.answer_to(1).status, "413");
+  EXPECT_EQ(connection.tested.deadline(), connection.now + 5s);
+  connection.feed(frame(rst_stream, none, 3, number(8)));
+  connection.now += 5s;
+  connection.look();
+  EXPECT_EQ(connection.answer_to(1).reset, 0);
+  EXPECT_EQ(connection.answer_to(3).reset, -1);
+  EXPECT_EQ(connection.timeouts(metrics::timeout::body), 0U);
+}
+
+TEST(http2_limits, bodies_of_a_connection_have_a_bound_together) {
+  options_of_harness how;
+  how.http.body_bytes_max = 1000;
+  http_harness connection(how);
+  connection.begin();
+  std::string frames;
+  for (std::uint32_t i = 0; i < 17; ++i) {
+    frames += header_frame(2 * i + 1, asks("POST", "/echo")) +
+              frame(data, none, 2 * i + 1, std::string(1000, 'x'));
+  }
+  connection.feed(frames);
+  EXPECT_EQ(connection.answer_to(31).status, "");
+  EXPECT_EQ(connection.answer_to(33).status, "503");
+  EXPECT_EQ(connection.answer_to(33).field("retry-after"), "1");
+  connection.feed(frame(data, end_stream, 1, ""));
+  connection.feed(post(35, std::string(1000, 'y')));
+  EXPECT_EQ(connection.answer_to(1).status, "200");
+  EXPECT_EQ(connection.answer_to(35).status, "200");
+}
+
+TEST(http2_limits, a_body_larger_than_the_window_goes_as_the_window_grows) {
+  http_harness connection;
+  connection.begin();
+  const std::string body(300'000, 'b');
+  std::string frames = header_frame(1, asks("POST", "/echo"));
+  for (std::size_t at = 0; at < body.size(); at += 16'000) {
+    frames += frame(data, none, 1, body.substr(at, 16'000));
+  }
+  connection.feed(frames + frame(data, end_stream, 1, ""));
+  EXPECT_EQ(connection.answer_to(1).body.size(), 65'535U);
+  for (int i = 0; i < 4; ++i) {
+    connection.feed(frame(window_update, none, 0, number(65'535)) +
+                    frame(window_update, none, 1, number(65'535)));
+  }
+  EXPECT_EQ(connection.answer_to(1).body, body);
+  EXPECT_TRUE(connection.answer_to(1).ended);
+}
+
+TEST(http2_limits, answers_that_nobody_takes_make_others_refused) {
+  options_of_harness how;
+  how.http2.output_bytes_max = 10'000;
+  http_harness connection(how);
+  connection.begin(number(4, 2) + number(0));  // INITIAL_WINDOW_SIZE 0
+  connection.feed(post(1, std::string(10'001, 'x')) + post(3, "x"));
+  EXPECT_EQ(connection.answer_to(3).reset, 7);
+}
+
+TEST(http2_limits, a_body_that_does_not_come_is_a_timeout) {
+  options_of_harness how;
+  how.http.body_timeout = 5s;
+  http_harness connection(how);
+  connection.begin();
+  connection.now += 60s;  // idle before
+  connection.feed(header_frame(1, asks("POST", "/echo")) + frame(data, none, 1, "a"));
+  connection.now += 1s;
+  connection.feed(header_frame(3, asks("POST", "/echo")));
+  connection.feed(frame(data, none, 1, "b") + post(5, "done"));  // does not prolong it
+  EXPECT_EQ(connection.tested.deadline(), connection.now + 4s);
+  connection.now += 4s;
+  connection.look();
+  EXPECT_EQ(connection.answer_to(1).status, "408");
+  EXPECT_EQ(connection.answer_to(1).reset, 0);
+  EXPECT_EQ(connection.answer_to(3).status, "");
+  EXPECT_EQ(connection.tested.deadline(), connection.now + 1s);
+  connection.feed(frame(data, end_stream, 3, "in time"));
+  EXPECT_EQ(connection.answer_to(3).body, "in time");
+  EXPECT_EQ(connection.timeouts(metrics::timeout::body), 1U);
+}
+
+TEST(http2_limits, who_waits_to_be_told_to_send_its_body_is) {
+  http_harness connection;
+  connection.begin();
+  const fields expects = asks("POST", "/echo", {{"expect", "100-continue"}});
+  const auto told = connection.feed(header_frame(1, expects));
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].header, (fields{{":status", "100"}}));
+  EXPECT_EQ(told[0].flags, end_headers);
+  connection.feed(frame(data, end_stream, 1, "body"));
+  EXPECT_EQ(connection.answer_to(1).body, "body");
+  // Not if it has begun, or has none.
+  EXPECT_EQ(connection.feed(header_frame(3, expects) + frame(data, none, 3, "b")).size(), 0U);
+  connection.feed(header_frame(5, expects, end_stream));
+  EXPECT_EQ(connection.answer_to(5).header_frames, 1);
+}
+
+TEST(http2_turns, many_requests_give_way_and_are_all_answered) {
+  options_of_harness how;
+  how.http.pipeline_max = 4;
+  http_harness connection(how);
+  connection.begin();
+  std::string frames;
+  for (std::uint32_t i = 0; i < 10; ++i) frames += get(2 * i + 1, "/plaintext");
+  connection.feed(frames + frame(rst_stream, none, 11, number(8)));
+  EXPECT_EQ(connection.tested.left(), rest::some);
+  EXPECT_EQ(connection.answer_to(7).body, "Hello, World!");
+  EXPECT_EQ(connection.answer_to(9).body, "");
+  connection.look();
+  EXPECT_EQ(connection.answer_to(9).body, "Hello, World!");
+  EXPECT_EQ(connection.answer_to(11).body, "");  // reset
+  connection.look();
+  EXPECT_EQ(connection.tested.left(), rest::nothing);
+  EXPECT_EQ(connection.answer_to(19).body, "Hello, World!");
+}
+
+TEST(http2_turns, a_long_one_waits_for_the_lane) {
+  options_of_harness how;
+  how.lane_threshold = 1000;
+  http_harness connection(how);
+  for (int i = 0; i < 20; ++i) connection.times.note(route::work, 4000);
+  connection.begin();
+  connection.feed(get(1, "/plaintext") + get(3, "/work?us=1") + get(5, "/work?us=1") +
+                  get(7, "/plaintext"));
+  EXPECT_EQ(connection.answer_to(1).status, "200");
+  EXPECT_EQ(connection.answer_to(3).status, "");
+  EXPECT_EQ(connection.tested.left(), rest::long_one);
+  connection.look();
+  EXPECT_EQ(connection.answer_to(3).status, "200");
+  EXPECT_EQ(connection.tested.left(), rest::long_one);
+  connection.look();
+  EXPECT_EQ(connection.answer_to(5).status, "200");
+  EXPECT_EQ(connection.answer_to(7).status, "200");
+  EXPECT_EQ(connection.tested.left(), rest::nothing);
+}
+
+TEST(http2_calls, go_where_calls_go_wherever_their_content_type_stands) {
+  http_harness connection;
+  connection.begin();
+  fields late = asks("POST", hello_path, {{"te", "trailers"}, {"grpc-timeout", "0n"}});
+  late.emplace_back("content-type", "application/grpc+proto");
+  const fields early{{":path", hello_path},
+                     {":method", "POST"},
+                     {":scheme", "http"},
+                     {":authority", "a"},
+                     {"content-type", "application/grpc"},
+                     {"te", "trailers"}};
+  connection.feed(call_frames(1, "a") + get(3, "/plaintext") + header_frame(5, early) +
+                  frame(data, end_stream, 5, message(named("b"))) + header_frame(7, late) +
+                  frame(data, end_stream, 7, message(named("c"))));
+  EXPECT_EQ(connection.answer_to(1).body, message(named("Hello a")));
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "0");
+  EXPECT_EQ(connection.answer_to(3).body, "Hello, World!");
+  EXPECT_EQ(connection.answer_to(5).body, message(named("Hello b")));
+  EXPECT_EQ(connection.answer_to(7).field("grpc-status"), "4");
+}
+
+TEST(http2_calls, are_requests_for_what_is_not_there_where_nobody_serves_them) {
+  options_of_harness how;
+  how.with_calls = false;
+  http_harness connection(how);
+  connection.begin();
+  connection.feed(call_frames(1, "a"));
+  EXPECT_EQ(connection.answer_to(1).status, "404");
+}
+
+TEST(http2_calls, alone_make_pings_too_many) {
+  const std::string pings = repeat(10, frame(ping, none, 0, "12345678"));
+  http_harness connection;
+  connection.begin();
+  connection.feed(get(1, "/plaintext"));
+  connection.feed(pings);
+  EXPECT_FALSE(connection.tested.is_over());
+  connection.feed(call_frames(3, "a"));
+  connection.feed(pings);
+  EXPECT_EQ(goaway_code(connection.all), 11);
+}
+
+TEST(http2_floods, each_ends_the_connection) {
+  std::string resets;
+  for (std::uint32_t i = 0; i < 1500; ++i) {
+    resets += get(2 * i + 1, "/plaintext") + frame(rst_stream, none, 2 * i + 1, number(8));
+  }
+  const std::vector<std::tuple<const char*, std::string, int>> floods{
+      {"PING", repeat(1100, frame(ping, none, 0, "12345678")), 11},
+      {"SETTINGS", repeat(1100, frame(settings, none, 0, "")), 11},
+      {"empty DATA",
+       header_frame(1, asks("POST", "/echo")) + repeat(10'100, frame(data, none, 1, "")), 11},
+      {"WINDOW_UPDATE", repeat(10'100, frame(window_update, none, 0, number(1))), 11},
+      {"CONTINUATION",
+       frame(headers, none, 1, hpack(asks("GET", "/"))) +
+           repeat(20, frame(continuation_frame, none, 1, "")),
+       11},
+      {"rapid reset", resets, 2},
+  };
+  for (const auto& [what, bytes, code] : floods) {
+    http_harness connection;
+    connection.begin();
+    EXPECT_EQ(goaway_code(connection.feed(bytes)), code) << what;
+    EXPECT_TRUE(connection.tested.is_over()) << what;
+  }
+}
+
+TEST(http2_floods, errors_of_streams_are_one) {
+  http_harness connection;
+  connection.begin();
+  for (std::uint32_t i = 0; i < 10'100; ++i) connection.feed(header_frame(2 * i + 1, {}));
+  EXPECT_EQ(goaway_code(connection.all), 11);
+  EXPECT_TRUE(connection.tested.is_over());
+}
+
+TEST(http2_drain, the_peer_is_told_twice_and_its_requests_end) {
+  http_harness connection;
+  connection.begin();
+  connection.feed(header_frame(1, asks("POST", "/echo")));
+  connection.server.draining = true;
+  const auto told = connection.look();
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[0].payload, number(0x7fffffff) + number(0));
+  connection.feed(frame(ping, ack, 0, told[1].payload));
+  EXPECT_EQ(goaway_code(connection.all), 0);
+  EXPECT_FALSE(connection.tested.is_over());
+  connection.feed(frame(data, end_stream, 1, "late"));
+  EXPECT_EQ(connection.answer_to(1).body, "late");
+  EXPECT_TRUE(connection.tested.is_over());
+}
+
+TEST(http2_cut, the_same_bytes_cut_anywhere_give_the_same_answers) {
+  const std::string bytes = preface + frame(settings, none, 0, "") + get(1, "/plaintext") +
+                            post(3, "some body", {{"content-type", "a/b"}}) + call_frames(5, "x") +
+                            header_frame(7, asks("PUT", "/echo")) +
+                            frame(data, end_stream, 7, "y") +
+                            header_frame(9, asks("GET", "/none"), end_stream) +
+                            post(11, "abc", {{"content-length", "4"}});
+  const auto answers = [&](std::size_t cut) {
+    http_harness connection;
+    connection.feed(bytes.substr(0, cut));
+    connection.feed(bytes.substr(cut));
+    auto all = answers_in(connection.all);
+    for (auto& [stream, each] : all) {
+      std::erase_if(each.header, [](const auto& field) { return field.first == "date"; });
+    }
+    return all;
+  };
+  const auto whole = answers(bytes.size());
+  ASSERT_EQ(whole.size(), 6U);
+  for (std::size_t cut = 1; cut < bytes.size(); ++cut) ASSERT_EQ(answers(cut), whole) << cut;
+}
+
+}  // namespace
+}  // namespace bwos::server::native::test
