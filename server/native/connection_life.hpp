@@ -70,7 +70,7 @@ class connection : public connection_base<Sockets> {
  private:
   next feed(std::span<const std::byte> bytes);
   next flush();
-  void count(const sent& what) const;
+  void count_bytes(const sent& what) const;
   void set_deadline() noexcept;
 
   using base::socket_;
@@ -123,8 +123,9 @@ next connection<Sockets>::flush() {
     http1::byte_buffer& output = this_output();
     more = peer_.pull(output);
     if (output.empty()) break;
+    shared_.metrics.here().count(metrics::grpc::sends);  // before anybody can have the bytes
     const sent taken = socket_.try_send(output.bytes());
-    count(taken);
+    count_bytes(taken);
     if (taken.error) return next::close;
     if (taken.bytes < output.size()) {
       unsent_.assign(output.view().substr(taken.bytes));
@@ -147,16 +148,15 @@ next connection<Sockets>::flush() {
 
 template <class Sockets>
 next connection<Sockets>::take_sent(const sent& what, next then) {
-  count(what);
+  shared_.metrics.here().count(metrics::grpc::sends);
+  count_bytes(what);
   deadline_ = {};
   return base::took(what, then, shared_.metrics.here());
 }
 
 template <class Sockets>
-void connection<Sockets>::count(const sent& what) const {
-  metrics::slot& counters = shared_.metrics.here();
-  counters.count(metrics::grpc::sends);
-  if (http_ != nullptr) counters.sent(what.bytes);
+void connection<Sockets>::count_bytes(const sent& what) const {
+  if (http_ != nullptr) shared_.metrics.here().sent(what.bytes);
 }
 
 template <class Sockets>
