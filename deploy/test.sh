@@ -8,8 +8,8 @@ usage() {
   cat <<'USAGE'
 deploy/test.sh          installs what is missing, builds build/release and runs its test suite
 deploy/test.sh --all    also: format, scripts, headers, clang with its tidy checks, debug, address, undefined and thread
-                        sanitizers, and a minute of fuzzing for each target. Every step is tried; the overview at the
-                        end names those that failed
+                        sanitizers, h2spec where Go can build it, and a minute of fuzzing for each target. Every step
+                        is tried; the overview at the end names those that failed
 Environment: BWOS_JOBS  compilers at once, and tests twice as many and one (default: one per CPU)
 USAGE
 }
@@ -50,7 +50,16 @@ fuzz() {
     -dict="server/tests/fuzz/$1.dict" -artifact_prefix="build/fuzz/$1-" \
     "build/fuzz/found/$1" "server/tests/fuzz/corpus/$1"
 }
-build_and_fuzz() { cmake --preset fuzz && compile fuzz && fuzz http && fuzz config; }
+build_and_fuzz() { cmake --preset fuzz && compile fuzz && fuzz http && fuzz h2 && fuzz config; }
+
+# h2spec: somebody else's cases for HTTP/2, against both ports of the release build.
+run_h2spec() {
+  if ! command -v go >/dev/null; then
+    printf 'not run: h2spec (no Go)\n'
+    return 0
+  fi
+  server/tests/conformance/h2spec.py build/release/server/bwos-server
+}
 
 check_format() {
   find executor server loadtest \( -name '*.hpp' -o -name '*.cpp' \) -print0 |
@@ -98,7 +107,8 @@ run_all() {
   step 'debug: the executor, coroutine tests' build_and_test_debug
   step 'address and undefined behaviour sanitizers: build and suite' build_and_test_asan
   step 'thread sanitizer: build and suite' build_and_test_tsan
-  step 'fuzzing: HTTP and the command line, a minute each' build_and_fuzz
+  step 'HTTP/2: h2spec' run_h2spec
+  step 'fuzzing: HTTP, HTTP/2 and the command line, a minute each' build_and_fuzz
 
   printf '\n== [%4d s] overview\n' "$SECONDS"
   printf '%s\n' "${overview[@]}"
