@@ -198,6 +198,9 @@ void add_flags(CLI::App& app, config& to) {
               "Fields of a request, each with 32 bytes more; above: RESOURCE_EXHAUSTED");
   http2.bytes("--h2-output-bytes-max", to.http2.output_bytes_max, 1024, 1 << 30,
               "Answers that wait for the peer to take them; above: REFUSED_STREAM");
+  http2.bytes(
+      "--h2-request-bytes-max", to.http2.request_bytes_max, 1 << 20, std::size_t{1} << 36,
+      "Unfinished messages beyond the connection's window of 16 MiB; above: REFUSED_STREAM");
   http2.number("--h2-acks-max", to.http2.acks_max, 1, 65536,
                "Acknowledgements that wait likewise; above: the connection ends");
 
@@ -289,8 +292,9 @@ void refuse_what_grpc_ignores(const CLI::App& app, const config& parsed) {
   }
   const refusal refuse(app, "--grpc grpc++");
   refuse("--grpc-handlers-max", "its connections are gRPC's");
-  for (const char* flag : {"--h2-header-bytes-max", "--h2-output-bytes-max", "--h2-acks-max",
-                           "--h2-handshake-timeout", "--h2-header-timeout", "--h2-idle-timeout"}) {
+  for (const char* flag :
+       {"--h2-header-bytes-max", "--h2-output-bytes-max", "--h2-request-bytes-max", "--h2-acks-max",
+        "--h2-handshake-timeout", "--h2-header-timeout", "--h2-idle-timeout"}) {
     refuse(flag, "its connections are gRPC's");
   }
 }
@@ -467,6 +471,7 @@ command_line command_line_parser::parse(int argc, const char* const* argv, std::
     settings_.grpc.address = settings_.grpc_listen;
     settings_.native.message_bytes_max = settings_.grpc.message_bytes_max;
     settings_.http2.streams_max = settings_.grpc.streams_max;
+    settings_.http2.body_timeout = settings_.http.body_timeout;
     settings_.http2.write_timeout = settings_.http.write_timeout;
     result.settings = settings_;
   } catch (const CLI::Success& asked) {

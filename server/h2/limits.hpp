@@ -28,7 +28,15 @@ struct limits {
   microseconds header_timeout = std::chrono::seconds(10);
   /// Without a stream: GOAWAY. gRPC C++ has none; a guess, longer than a client's keepalive.
   microseconds idle_timeout = std::chrono::minutes(5);
-  /// A peer that takes nothing of what is written (--write-timeout).
+  /// Bytes of unfinished messages beyond connection_window, which messages larger than half a
+  /// stream's window need, and all of them while the connection's is half full; above, the call
+  /// that brings more is refused. Guessed: 16 messages of the largest size.
+  std::size_t request_bytes_max = std::size_t{64} * 1024 * 1024;
+  /// A message of a request, from its first byte (a unary one from its header's end) to its last
+  /// (--body-timeout).
+  microseconds body_timeout = std::chrono::seconds(30);
+  /// A peer that takes nothing of what is written, or whose window takes nothing of a complete
+  /// answer (--write-timeout).
   microseconds write_timeout = std::chrono::seconds(30);
 };
 

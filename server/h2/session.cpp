@@ -146,12 +146,13 @@ struct session::callbacks {
     return guarded([&] {
       session& self = of(user);
       stream* const to = self.find(id);
-      if (to != nullptr) {
-        const bool last =
-            (flags & (NGHTTP2_FLAG_END_STREAM | NGHTTP2_FLAG_PADDED)) == NGHTTP2_FLAG_END_STREAM;
-        to->on_data(std::as_bytes(std::span(bytes, size)), last);
-      }
-      return nghttp2_session_consume(self.session_, id, size);
+      if (to == nullptr) return nghttp2_session_consume(self.session_, id, size);
+      const bool last =
+          (flags & (NGHTTP2_FLAG_END_STREAM | NGHTTP2_FLAG_PADDED)) == NGHTTP2_FLAG_END_STREAM;
+      to->held_ += size;
+      self.held_ += size;
+      to->on_data(std::as_bytes(std::span(bytes, size)), last);
+      return 0;
     });
   }
 
@@ -206,6 +207,7 @@ struct session::callbacks {
       if (closed == nullptr) return 0;
       nghttp2_session_set_stream_user_data(session, id, nullptr);
       if (closed == self.current_) self.current_ = nullptr;
+      self.consume_rest_of(*closed);
       self.waiting_bytes_ -= closed->body_.size() - closed->body_sent_;
       self.early_ -= closed->early_ ? 1U : 0U;
       --self.streams_;
@@ -340,6 +342,20 @@ void session::reset(stream& what, error why) {
   if (dead_) return;
   fail(nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, what.id_,
                                  static_cast<std::uint32_t>(why)));
+}
+
+void session::consume(stream& of, std::size_t bytes) {
+  if (dead_ || bytes == 0) return;
+  of.held_ -= bytes;
+  held_ -= bytes;
+  fail(nghttp2_session_consume(session_, of.id_, bytes));
+}
+
+/// Its own window nobody needs any more.
+void session::consume_rest_of(stream& closed) {
+  const std::size_t bytes = std::exchange(closed.held_, 0);
+  held_ -= bytes;
+  if (bytes > 0) fail(nghttp2_session_consume_connection(session_, bytes));
 }
 
 void session::notice() {

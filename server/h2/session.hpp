@@ -47,6 +47,11 @@ class stream {
   stream(const stream&) = delete;
   stream& operator=(const stream&) = delete;
   [[nodiscard]] std::int32_t id() const noexcept { return id_; }
+  /// Bytes of on_data() that count against the peer's windows yet.
+  [[nodiscard]] std::size_t held() const noexcept { return held_; }
+  /// Bytes of the answer's body that have been pulled; of body_size().
+  [[nodiscard]] std::size_t body_sent() const noexcept { return body_sent_; }
+  [[nodiscard]] bool has_body_left() const noexcept { return body_sent_ < body_.size(); }
 
  protected:
   stream() = default;
@@ -56,7 +61,8 @@ class stream {
   /// data; its end. Nothing after on_closed(), which may come at any time.
   virtual void on_field(std::string_view name, std::string_view value) = 0;
   virtual void on_header(bool too_large) = 0;
-  /// `bytes` lie in what feed() was given. `last`: of the last DATA frame.
+  /// `bytes` lie in what feed() was given. `last`: of the last DATA frame. They count against the
+  /// peer's windows until session::consume(), or on_closed().
   virtual void on_data(std::span<const std::byte> bytes, bool last) = 0;
   virtual void on_end() = 0;
   /// `why` is `none` if it was answered, and the peer wanted the answer.
@@ -68,8 +74,9 @@ class stream {
   friend class session;
   std::int32_t id_ = 0;
   bool header_read_ = false;
-  bool ended_ = false;  // by the peer
-  bool early_ = false;  // answered before the peer's end
+  bool ended_ = false;    // by the peer
+  bool early_ = false;    // answered before the peer's end
+  std::size_t held_ = 0;  // bytes of on_data() that have not been consumed
   std::string body_;
   std::size_t body_sent_ = 0;
 };
@@ -104,6 +111,12 @@ class session {
   void answer(stream& to, std::span<const field> header);
   void reset(stream& what, error why);
 
+  /// So many of its held() bytes need no memory any more: the peer may send as many again, on this
+  /// stream and on the connection.
+  void consume(stream& of, std::size_t bytes);
+  /// Of all streams: at most connection_window.
+  [[nodiscard]] std::size_t held() const noexcept { return held_; }
+
   /// GOAWAY that refuses nothing yet, and a PING (RFC 9113, 6.8). was_noticed(): its answer is
   /// here.
   void notice();
@@ -127,6 +140,7 @@ class session {
   void fail(int nghttp2_error);
   [[nodiscard]] stream* find(std::int32_t id) const noexcept;
   void end_of_request(stream& of);
+  void consume_rest_of(stream& closed);
 
   application& owner_;
   const limits& limits_;
@@ -138,6 +152,7 @@ class session {
   std::size_t header_bytes_ = 0;
   std::size_t waiting_bytes_ = 0;
   std::size_t streams_ = 0;
+  std::size_t held_ = 0;
   std::size_t early_ = 0;  // answers before the peer's end that are to be sent yet
   error last_words_ = error::none;
   bool established_ = false;

@@ -162,6 +162,7 @@ void call::read_encoding(std::string_view value) {
 void call::on_header(bool too_large) {
   header_done_ = true;
   batch_ = peer_->batch_;
+  begun_ = peer_->now_;
   if (too_large) return fail(rpc::code::resource_exhausted, "received metadata size exceeds limit");
   if (!posted_) return refuse("405");
   if (!is_grpc_) return refuse("415");
@@ -173,8 +174,13 @@ void call::on_header(bool too_large) {
 void call::on_data(std::span<const std::byte> bytes, bool last) {
   while (!answered_ && !bytes.empty()) {  // ends: each turn takes some, or answers
     if (whole_) return fail(rpc::code::internal, "more than one message");
-    if (prefix_have_ < prefix_size && !take_prefix(bytes)) return;
+    if (prefix_have_ < prefix_size && !take_prefix(bytes)) break;
     take_message(bytes, last);
+  }
+  if (answered_) {
+    peer_->session_.consume(*this, held());
+  } else if (!whole_) {
+    peer_->make_room(*this);
   }
 }
 

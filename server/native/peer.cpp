@@ -91,12 +91,36 @@ void peer::run(call& which, clock::time_point now) {
     answered(which);
     return session_.reset(which, h2::error::refused_stream);
   }
+  took_message(which);  // and will have parsed it, or answered, when this returns
   if (!which.expand(shared_.calls.message_bytes_max)) return;
   which.run_ = which.method_->make(which, *which.method_);  // may throw
   count(calls::started);
   which.running_ = true;
   ++running_;
   if (which.run_.start()) ended(which);
+}
+
+/// For a message that is larger than a window can be filled before, or stands in the way of others
+/// that cannot finish either: the peer may send what is missing, within a budget. So no connection
+/// waits for ever behind unfinished messages.
+void peer::make_room(call& unfinished) {
+  constexpr std::size_t stream_half = h2::stream_window / 2;
+  constexpr std::size_t connection_half = h2::connection_window / 2;
+  if (unfinished.message_size_ < stream_half && session_.held() < connection_half) return;
+  const std::size_t more = unfinished.held();
+  if (ahead_ + more > shared_.http2.request_bytes_max) {
+    answered(unfinished);
+    return session_.reset(unfinished, h2::error::refused_stream);
+  }
+  ahead_ += more;
+  unfinished.ahead_ += more;
+  session_.consume(unfinished, more);
+}
+
+/// Nothing of it takes memory, or will soon: the peer may send as much again.
+void peer::took_message(call& which) {
+  ahead_ -= std::exchange(which.ahead_, 0);
+  session_.consume(which, which.held());
 }
 
 void peer::take_replies() {
@@ -156,9 +180,37 @@ void peer::settle(clock::time_point now) {
     session_.leave();
     leave_ = leave::left;
   }
+  if (now >= sweep_at_) sweep(now);
   if (now >= connection_deadline()) {
     session_.end(session_.is_established() && !session_.in_header() ? h2::error::none
                                                                     : h2::error::protocol);
+  }
+}
+
+/// Looks for calls that take too long, now and then: nothing is noted where a call runs its course.
+void peer::sweep(clock::time_point now) {
+  constexpr int steps = 4;  // so much of a timeout is its error
+  sweep_at_ = now + std::min(shared_.http2.body_timeout, shared_.http2.write_timeout) / steps;
+  for (call* each = newest_; each != nullptr;) {
+    call& which = *std::exchange(each, each->older_);
+    if (which.open_ && which.header_done_) sweep(which, now);
+  }
+}
+
+void peer::sweep(call& which, clock::time_point now) {
+  if (!which.answered_) {
+    if (!which.running_ && now - which.begun_ >= shared_.http2.body_timeout) {
+      shared_.metrics.here().timed_out(metrics::timeout::body);
+      which.fail(rpc::code::deadline_exceeded, "message not received in time");
+    }
+  } else if (!which.has_body_left()) {
+    return;
+  } else if (which.sent_at_ == clock::time_point{} || which.sent_seen_ != which.body_sent()) {
+    which.sent_seen_ = which.body_sent();
+    which.sent_at_ = now;
+  } else if (now - which.sent_at_ >= shared_.http2.write_timeout) {
+    shared_.metrics.here().timed_out(metrics::timeout::write);
+    session_.reset(which, h2::error::cancel);
   }
 }
 
@@ -173,6 +225,7 @@ peer::clock::time_point peer::connection_deadline() const noexcept {
 peer::clock::time_point peer::deadline() const noexcept {
   clock::time_point first = connection_deadline();
   if (leave_ == leave::noticed) first = std::min(first, leave_at_);
+  if (session_.streams() > 0) first = std::min(first, sweep_at_);
   if (!deadlines_.empty()) first = std::min(first, deadlines_.begin()->first);
   return first;
 }
@@ -210,6 +263,10 @@ void peer::bury(inbox_entry* ended) noexcept {
 void peer::answered(call& which) noexcept {
   which.answered_ = true;
   if (borrower_ == &which) borrower_ = nullptr;
+  if (!which.running_) {  // else its message is the handler's
+    which.forget_message();
+    took_message(which);
+  }
   if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
 }
 
@@ -217,6 +274,7 @@ void peer::answered(call& which) noexcept {
 void peer::release(call& which) noexcept {
   if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
   if (which.open_ || which.ready_ || which.running_) return;
+  ahead_ -= which.ahead_;
   if (which.older_ != nullptr) which.older_->newer_ = which.newer_;
   (which.newer_ != nullptr ? which.newer_->older_ : newest_) = which.older_;
   delete &which;

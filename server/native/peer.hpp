@@ -76,6 +76,10 @@ class peer final : h2::application {
   void complete(call& which);
   void run_ready(clock::time_point now);
   void run(call& which, clock::time_point now);
+  void make_room(call& unfinished);
+  void took_message(call& which);
+  void sweep(clock::time_point now);
+  void sweep(call& which, clock::time_point now);
   void take_replies();
   void bury(inbox_entry* ended) noexcept;
   void ended(call& which);
@@ -98,6 +102,7 @@ class peer final : h2::application {
   std::vector<call*> ready_;      // complete, in order
   std::set<std::pair<clock::time_point, call*>> deadlines_;  // of those that outlive their batch
   std::size_t running_ = 0;                                  // handlers that have suspended
+  std::size_t ahead_ = 0;                                    // of all calls
   std::uint64_t batch_ = 0;
   std::uint64_t opened_ = 0;
   std::uint64_t opened_before_ = 0;
@@ -106,6 +111,7 @@ class peer final : h2::application {
   clock::time_point header_since_;  // the one that is read; none: min
   clock::time_point idle_since_;
   clock::time_point leave_at_;
+  clock::time_point sweep_at_;
   leave leave_ = leave::no;
 };
 

@@ -154,6 +154,17 @@ class peer_harness {
   std::vector<read_frame> begin(const std::string& peer_settings = "") {
     return feed(preface + frame(settings, none, 0, peer_settings) + frame(settings, ack, 0, ""));
   }
+  /// What the peer may send yet: on a stream (that got no SETTINGS since) and on the connection.
+  [[nodiscard]] std::int64_t window(std::uint32_t stream, std::int64_t sent) const {
+    std::int64_t left = (stream == 0 ? 65535 : h2::stream_window) - sent;
+    for (const read_frame& each : all) {
+      if (each.type != window_update || each.stream != stream) continue;
+      std::int64_t more = 0;
+      for (const char byte : each.payload) more = more << 8 | static_cast<std::uint8_t>(byte);
+      left += more;
+    }
+    return left;
+  }
   [[nodiscard]] const shared& of() const noexcept { return shared_; }
   [[nodiscard]] method_table& methods() noexcept { return methods_; }
   [[nodiscard]] answer answer_to(std::uint32_t stream) const { return answers_in(all)[stream]; }

@@ -293,6 +293,8 @@ TEST(config, serves_grpc_by_grpc_cpp_unless_told_otherwise) {
                                "1KiB",
                                "--h2-output-bytes-max",
                                "2KiB",
+                               "--h2-request-bytes-max",
+                               "3MiB",
                                "--h2-acks-max",
                                "8",
                                "--h2-handshake-timeout",
@@ -312,6 +314,7 @@ TEST(config, serves_grpc_by_grpc_cpp_unless_told_otherwise) {
   EXPECT_EQ(all.native.handlers_max, 7U);
   EXPECT_EQ(all.http2.header_bytes_max, 1024U);
   EXPECT_EQ(all.http2.output_bytes_max, 2048U);
+  EXPECT_EQ(all.http2.request_bytes_max, 3U << 20);
   EXPECT_EQ(all.http2.acks_max, 8U);
   EXPECT_EQ(all.http2.handshake_timeout, 9s);
   EXPECT_EQ(all.http2.header_timeout, 10s);
@@ -426,11 +429,14 @@ TEST(config, native_grpc_needs_sockets_of_ours_and_each_grpc_its_own_flags) {
                   .find(std::string(flag) + " 2: must be left out with --grpc native"),
               std::string::npos);
   }
-  const std::vector<std::pair<const char*, const char*>> natives{
-      {"--grpc-handlers-max", "2"},      {"--h2-header-bytes-max", "1KiB"},
-      {"--h2-output-bytes-max", "1KiB"}, {"--h2-acks-max", "2"},
-      {"--h2-handshake-timeout", "2s"},  {"--h2-header-timeout", "2s"},
-      {"--h2-idle-timeout", "2s"}};
+  const std::vector<std::pair<const char*, const char*>> natives{{"--grpc-handlers-max", "2"},
+                                                                 {"--h2-header-bytes-max", "1KiB"},
+                                                                 {"--h2-output-bytes-max", "1KiB"},
+                                                                 {"--h2-request-bytes-max", "1MiB"},
+                                                                 {"--h2-acks-max", "2"},
+                                                                 {"--h2-handshake-timeout", "2s"},
+                                                                 {"--h2-header-timeout", "2s"},
+                                                                 {"--h2-idle-timeout", "2s"}};
   for (const auto& [flag, value] : natives) {
     EXPECT_NE(refusal_of(parse({flag, value}))
                   .find(std::string(flag) + " " + value + ": must be left out with --grpc grpc++"),
