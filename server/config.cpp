@@ -188,6 +188,8 @@ void add_flags(CLI::App& app, config& to) {
               "Calls at once on one connection");
   grpc.number("--grpc-handlers-max", to.native.handlers_max, 1, 1'000'000,
               "Native: handlers that wait for something, of one connection; above: REFUSED_STREAM");
+  grpc.toggle("--grpc-test-service", to.grpc_test_service,
+              "Serve grpc.testing.TestService, for interoperability tests, too");
   grpc.number("--grpc-threads", to.grpc.queue_threads, 1, 64,
               "Completion queues, each with a polling thread");
   grpc.number("--grpc-armed", to.grpc.calls_armed, 1, 65536,

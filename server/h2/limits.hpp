@@ -47,8 +47,8 @@ inline constexpr std::size_t header_excess = 4;
 inline constexpr std::int32_t stream_window = 1 << 20;
 inline constexpr std::int32_t connection_window = 16 << 20;
 
-/// Fields of an answer's header, or of its trailers: more are left out.
-inline constexpr std::size_t fields_max = 8;
+/// Fields of an answer's header, or of its trailers: more are handed over by way of the heap.
+inline constexpr std::size_t fields_few = 8;
 
 /// Output that is collected before it is sent: all of a batch of ordinary answers.
 inline constexpr std::size_t send_bytes = 128 * 1024;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace bwos::server::h2 {
 namespace {
@@ -36,21 +37,25 @@ std::uint8_t* bytes_of(std::string_view text) noexcept {
 /// Fields as nghttp2 wants them, for the time of a call to it. The texts stay where they are.
 class field_list {
  public:
-  explicit field_list(std::span<const field> fields) noexcept
-      : size_(std::min(fields.size(), fields_max)) {
+  explicit field_list(std::span<const field> fields) : size_(fields.size()) {
+    if (size_ > few_.size()) many_.resize(size_);
+    nghttp2_nv* const all = size_ > few_.size() ? many_.data() : few_.data();
     for (std::size_t i = 0; i < size_; ++i) {
-      all_[i] = {.name = bytes_of(fields[i].name),
-                 .value = bytes_of(fields[i].value),
-                 .namelen = fields[i].name.size(),
-                 .valuelen = fields[i].value.size(),
-                 .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+      all[i] = {.name = bytes_of(fields[i].name),
+                .value = bytes_of(fields[i].value),
+                .namelen = fields[i].name.size(),
+                .valuelen = fields[i].value.size(),
+                .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
     }
   }
-  [[nodiscard]] const nghttp2_nv* data() const noexcept { return all_.data(); }
+  [[nodiscard]] const nghttp2_nv* data() const noexcept {
+    return size_ > few_.size() ? many_.data() : few_.data();
+  }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
  private:
-  std::array<nghttp2_nv, fields_max> all_;
+  std::array<nghttp2_nv, fields_few> few_;
+  std::vector<nghttp2_nv> many_;
   const std::size_t size_;
 };
 
@@ -221,8 +226,11 @@ struct session::callbacks {
     const int result = guarded([&] {
       stream& from = *static_cast<stream*>(source->ptr);
       const std::size_t left = from.body_.size() - from.body_sent_;
+      from.deferred_ = from.cut_ || (left == 0 && from.goes_on_);
+      if (from.deferred_) return static_cast<int>(NGHTTP2_ERR_DEFERRED);
       *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-      if (left > room) return static_cast<int>(room);
+      from.body_promised_ = std::min(left, room);
+      if (left > room || from.goes_on_) return static_cast<int>(from.body_promised_);
       *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
       const field_list trailers(from.trailers());
       const int submitted = nghttp2_submit_trailer(session, id, trailers.data(), trailers.size());
@@ -244,7 +252,9 @@ struct session::callbacks {
       self.output_->append({reinterpret_cast<const char*>(head), head_size});
       self.output_->append(std::string_view(from.body_).substr(from.body_sent_, size));
       from.body_sent_ += size;
+      from.body_promised_ = 0;
       self.waiting_bytes_ -= size;
+      from.on_sent(size);
       self.idle_frames_.refill();
       return 0;
     });
@@ -319,8 +329,7 @@ bool session::pull(http1::byte_buffer& to) {
 
 void session::answer(stream& to, std::span<const field> header, std::string body) {
   if (dead_) return;
-  to.early_ = !to.ended_;
-  early_ += to.early_ ? 1U : 0U;
+  ends_early(to);
   to.body_ = std::move(body);
   waiting_bytes_ += to.body_.size();
   nghttp2_data_provider provider{};
@@ -332,10 +341,60 @@ void session::answer(stream& to, std::span<const field> header, std::string body
 
 void session::answer(stream& to, std::span<const field> header) {
   if (dead_) return;
-  to.early_ = !to.ended_;
-  early_ += to.early_ ? 1U : 0U;
+  ends_early(to);
   const field_list fields(header);
   fail(nghttp2_submit_response(session_, to.id_, fields.data(), fields.size(), nullptr));
+}
+
+void session::begin(stream& to, std::span<const field> header) {
+  if (dead_) return;
+  to.goes_on_ = true;
+  nghttp2_data_provider provider{};
+  provider.source.ptr = &to;
+  provider.read_callback = &callbacks::on_body;
+  const field_list fields(header);
+  fail(nghttp2_submit_response(session_, to.id_, fields.data(), fields.size(), &provider));
+}
+
+void session::append(stream& to, std::string& more) {
+  waiting_bytes_ += more.size();
+  if (to.has_body_left()) {
+    to.body_.erase(0, std::exchange(to.body_sent_, 0));  // not much: who appends waits for these
+    to.body_.append(more);
+  } else {
+    to.body_.swap(more);
+    to.body_sent_ = 0;
+  }
+  if (dead_ || !std::exchange(to.deferred_, false)) return;
+  fail(nghttp2_session_resume_data(session_, to.id_));
+}
+
+void session::finish(stream& to) {
+  if (dead_) return;
+  to.goes_on_ = false;
+  ends_early(to);
+  if (to.deferred_) submit_trailers(to);
+}
+
+void session::cut(stream& to) {
+  if (dead_) return;
+  const std::size_t end = to.body_sent_ + to.body_promised_;
+  waiting_bytes_ -= to.body_.size() - end;
+  to.body_.resize(end);
+  to.cut_ = true;
+  ends_early(to);
+  submit_trailers(to);
+}
+
+/// At once, whatever its window: they are no DATA.
+void session::submit_trailers(stream& of) {
+  const field_list trailers(of.trailers());
+  fail(nghttp2_submit_trailer(session_, of.id_, trailers.data(), trailers.size()));
+}
+
+void session::ends_early(stream& which) noexcept {
+  which.early_ = !which.ended_;
+  early_ += which.early_ ? 1U : 0U;
 }
 
 void session::reset(stream& what, error why) {

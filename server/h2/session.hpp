@@ -67,6 +67,8 @@ class stream {
   virtual void on_end() = 0;
   /// `why` is `none` if it was answered, and the peer wanted the answer.
   virtual void on_closed(error why) = 0;
+  /// Of what was appended so much has been pulled.
+  virtual void on_sent(std::size_t /*bytes*/) {}
   /// What follows the body; valid until on_closed(). Asked for once, when the body has gone.
   virtual std::span<const field> trailers() = 0;
 
@@ -74,11 +76,15 @@ class stream {
   friend class session;
   std::int32_t id_ = 0;
   bool header_read_ = false;
-  bool ended_ = false;    // by the peer
-  bool early_ = false;    // answered before the peer's end
-  std::size_t held_ = 0;  // bytes of on_data() that have not been consumed
+  bool ended_ = false;     // by the peer
+  bool early_ = false;     // answered before the peer's end
+  bool goes_on_ = false;   // begin(), and not yet finish()
+  bool deferred_ = false;  // nghttp2 waits for more of its body
+  bool cut_ = false;       // nothing more of its body
+  std::size_t held_ = 0;   // bytes of on_data() that have not been consumed
   std::string body_;
   std::size_t body_sent_ = 0;
+  std::size_t body_promised_ = 0;  // to nghttp2, for a frame that it has begun
 };
 
 class application {
@@ -109,6 +115,13 @@ class session {
   void answer(stream& to, std::span<const field> header, std::string body);
   /// HEADERS alone. If the peer has not ended its request, RST_STREAM(NO_ERROR) follows.
   void answer(stream& to, std::span<const field> header);
+  /// HEADERS of an answer whose DATA is brought by append(), and its trailers asked for after
+  /// finish(). append() takes the bytes of `more`, and may leave it memory of no use to the stream.
+  void begin(stream& to, std::span<const field> header);
+  void append(stream& to, std::string& more);
+  void finish(stream& to);
+  /// finish(), and what has not been pulled is forgotten.
+  void cut(stream& to);
   void reset(stream& what, error why);
 
   /// So many of its held() bytes need no memory any more: the peer may send as many again, on this
@@ -140,6 +153,8 @@ class session {
   void fail(int nghttp2_error);
   [[nodiscard]] stream* find(std::int32_t id) const noexcept;
   void end_of_request(stream& of);
+  void submit_trailers(stream& of);
+  void ends_early(stream& which) noexcept;
   void consume_rest_of(stream& closed);
 
   application& owner_;

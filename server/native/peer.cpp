@@ -19,11 +19,16 @@ peer::peer(const shared& of, stream_waker waker, clock::time_point now)
 peer::~peer() {
   // When the threads have been joined: who ended, and was not taken any more, nobody discards.
   inbox_entry* ended = inbox_.sleeper() == nullptr ? inbox_.take() : nullptr;
-  for (; ended != nullptr; ended = ended->next_reply) static_cast<call*>(ended)->running_ = false;
+  for (; ended != nullptr; ended = ended->next_reply) {
+    auto& each = static_cast<call&>(*ended);
+    each.running_ = each.exchange_ && !each.exchange_->collect(written_, true).ended;
+  }
   while (call* const each = newest_) {
     newest_ = each->older_;
     if (each->running_) {
       each->peer_ = nullptr;  // its pool discards it yet, or has done so already
+      coroutine_waiter* const waits = each->exchange_ ? each->exchange_->take_waiter() : nullptr;
+      if (waits != nullptr) waits->finish(continuation::disposition::discard);
     } else {
       delete each;
     }
@@ -61,22 +66,34 @@ h2::stream* peer::open() {
   return made;
 }
 
-/// Its message is here, and the peer sends no more.
+/// Its message is here, and the peer sends no more. Of a stream: its header is, or what its handler
+/// has waited for.
 void peer::complete(call& which) {
+  if (which.ready_) return;
   ready_.push_back(&which);
   which.ready_ = true;
 }
 
 void peer::run_ready(clock::time_point now) {
-  for (call* const each : ready_) {
+  ready_now_.swap(ready_);
+  for (call* const each : ready_now_) {
     each->ready_ = false;
-    if (each->open_ && !each->answered_) {
+    if (each->running_) {
+      go_on(*each);
+    } else if (each->open_ && !each->answered_) {
       run(*each, now);
     } else {
       release(*each);
     }
   }
-  ready_.clear();
+  ready_now_.clear();
+}
+
+/// The handlers of streams that had waited for what was pulled write the next, which goes out with
+/// the next pull.
+bool peer::pull(http1::byte_buffer& to) {
+  if (!ready_.empty()) run_ready(now_);
+  return session_.pull(to) || !ready_.empty();
 }
 
 void peer::run(call& which, clock::time_point now) {
@@ -91,13 +108,55 @@ void peer::run(call& which, clock::time_point now) {
     answered(which);
     return session_.reset(which, h2::error::refused_stream);
   }
-  took_message(which);  // and will have parsed it, or answered, when this returns
-  if (!which.expand(shared_.calls.message_bytes_max)) return;
+  if (!which.exchange_)
+    took_message(which);  // and will have parsed it, or answered, when this returns
+  if (!which.exchange_ && !which.expand(shared_.calls.message_bytes_max)) return;
+  if (which.method_->writes_stream && !which.exchange_) {
+    which.exchange_ = std::make_unique<exchange>(which);
+  }
+  if (which.exchange_) which.additions_ = std::make_unique<additions>();
   which.run_ = which.method_->make(which, *which.method_);  // may throw
   count(calls::started);
   which.running_ = true;
   ++running_;
-  if (which.run_.start()) ended(which);
+  if (!which.exchange_) {
+    if (which.run_.start()) ended(which);
+    return;
+  }
+  const bool has_ended = which.exchange_->run_here([&] { return which.run_.start(); });
+  if (has_ended) (void)which.exchange_->run_here([&] { return which.exchange_->end(); });
+  look_at(which, false);
+}
+
+/// Of a stream: its handler waits no more.
+void peer::go_on(call& which) {
+  // Ends: it waits for what is not there, or has ended.
+  while (coroutine_waiter* const waits = which.exchange_->take_ready()) {
+    which.exchange_->resume(*waits);
+  }
+  look_at(which, false);
+}
+
+/// What the handler of a stream has left since.
+void peer::look_at(call& which, bool from_inbox) {
+  const exchange::left left = which.exchange_->collect(written_, from_inbox);
+  const bool wanted = which.open_ && !which.answered_;
+  if (left.ended) count_end(which);
+  if (wanted) {
+    took(which, left.read);
+    if (!written_.empty()) {
+      which.begin_answer();
+      session_.append(which, written_);
+    }
+    if (left.ended) {
+      which.finish_answer();
+    } else if (left.read > 0 && !which.exchange_->has_unread()) {
+      make_room(which);
+    }
+  } else if (left.ended) {
+    release(which);
+  }
+  written_.clear();
 }
 
 /// For a message that is larger than a window can be filled before, or stands in the way of others
@@ -107,6 +166,7 @@ void peer::make_room(call& unfinished) {
   constexpr std::size_t stream_half = h2::stream_window / 2;
   constexpr std::size_t connection_half = h2::connection_window / 2;
   if (unfinished.message_size_ < stream_half && session_.held() < connection_half) return;
+  if (unfinished.exchange_ && unfinished.exchange_->has_unread()) return;  // its handler's turn
   const std::size_t more = unfinished.held();
   if (ahead_ + more > shared_.http2.request_bytes_max) {
     answered(unfinished);
@@ -123,27 +183,41 @@ void peer::took_message(call& which) {
   session_.consume(which, which.held());
 }
 
+/// Of a stream: so much of what came first.
+void peer::took(call& which, std::size_t bytes) {
+  const std::size_t early = std::min(bytes, which.ahead_);
+  ahead_ -= early;
+  which.ahead_ -= early;
+  session_.consume(which, bytes - early);
+}
+
 void peer::take_replies() {
   taken_ = inbox_.take();
   while (taken_ != nullptr) {  // ends: a list
     auto& each = static_cast<call&>(*taken_);
     taken_ = taken_->next_reply;
-    ended(each);  // may throw: then lost() buries the rest
+    if (each.exchange_) {
+      look_at(each, true);
+    } else {
+      ended(each);  // may throw: then lost() buries the rest
+    }
   }
 }
 
 /// Its handler has.
 void peer::ended(call& which) {
+  count_end(which);
+  if (!which.open_ || which.answered_) return release(which);
+  which.answer();
+}
+
+void peer::count_end(call& which) noexcept {
   which.run_ = {};
   which.running_ = false;
   --running_;
-  if (!which.open_ || which.answered_) {
-    count(calls::cancelled);
-    return release(which);
-  }
+  if (!which.open_ || which.answered_) return count(calls::cancelled);
   which.status_ = std::move(which.result_);
   count(which.status_.ok() ? calls::ok : calls::failed);
-  which.answer();
 }
 
 void peer::expire_calls(clock::time_point now) {
@@ -199,7 +273,10 @@ void peer::sweep(clock::time_point now) {
 
 void peer::sweep(call& which, clock::time_point now) {
   if (!which.answered_) {
-    if (!which.running_ && now - which.begun_ >= shared_.http2.body_timeout) {
+    // Of a stream that is not read, the handler is what takes its time.
+    const bool reads =
+        which.running_ ? which.missing_ > 0 && !which.exchange_->has_unread() : !which.ready_;
+    if (reads && now - which.begun_ >= shared_.http2.body_timeout) {
       shared_.metrics.here().timed_out(metrics::timeout::body);
       which.fail(rpc::code::deadline_exceeded, "message not received in time");
     }
@@ -232,6 +309,7 @@ peer::clock::time_point peer::deadline() const noexcept {
 
 void peer::lost() noexcept {
   ready_.clear();
+  ready_now_.clear();
   deadlines_.clear();
   borrower_ = nullptr;
   for (call* each = newest_; each != nullptr;) {
@@ -251,6 +329,7 @@ void peer::bury(inbox_entry* ended) noexcept {
   while (ended != nullptr) {  // ends: a list
     auto& each = static_cast<call&>(*ended);
     ended = ended->next_reply;
+    if (each.exchange_ && !each.exchange_->collect(written_, true).ended) continue;
     each.run_ = {};
     each.running_ = false;
     --running_;

@@ -56,7 +56,7 @@ class peer final : h2::application {
   /// What calls that had suspended gave back since, and whatever is due.
   void look(clock::time_point now);
   /// See h2::session::pull().
-  [[nodiscard]] bool pull(http1::byte_buffer& to) { return session_.pull(to); }
+  [[nodiscard]] bool pull(http1::byte_buffer& to);
   /// When look() is wanted at the latest.
   [[nodiscard]] clock::time_point deadline() const noexcept;
   /// Nothing more to receive or to send.
@@ -78,11 +78,15 @@ class peer final : h2::application {
   void run(call& which, clock::time_point now);
   void make_room(call& unfinished);
   void took_message(call& which);
+  void took(call& which, std::size_t bytes);
+  void go_on(call& which);
+  void look_at(call& which, bool from_inbox);
   void sweep(clock::time_point now);
   void sweep(call& which, clock::time_point now);
   void take_replies();
   void bury(inbox_entry* ended) noexcept;
   void ended(call& which);
+  void count_end(call& which) noexcept;
   void expire_calls(clock::time_point now);
   void settle(clock::time_point now);
   void go(clock::time_point now);
@@ -99,7 +103,9 @@ class peer final : h2::application {
   inbox_entry* taken_ = nullptr;  // from it, not yet answered; null but within take_replies()
   call* newest_ = nullptr;        // of all calls
   call* borrower_ = nullptr;      // whose message lies in what is being fed
-  std::vector<call*> ready_;      // complete, in order
+  std::vector<call*> ready_;      // complete, in order; or whose handler may go on
+  std::vector<call*> ready_now_;  // those that run_ready() is at
+  std::string written_;           // by a handler, on its way to the session
   std::set<std::pair<clock::time_point, call*>> deadlines_;  // of those that outlive their batch
   std::size_t running_ = 0;                                  // handlers that have suspended
   std::size_t ahead_ = 0;                                    // of all calls

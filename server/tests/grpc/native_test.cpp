@@ -184,7 +184,7 @@ struct by_another_thread : coroutine_waiter {
   void await_resume() const noexcept {}
 };
 
-task<rpc::status> suspends(const rpc::context& call, const helloworld::HelloRequest& request,
+task<rpc::status> suspends(rpc::context& call, const helloworld::HelloRequest& request,
                            helloworld::HelloReply& reply) {
   const bool far = request.name().size() % 3 == 0;
   for (int i = 0; i < 3 && !call.is_cancelled(); ++i) {

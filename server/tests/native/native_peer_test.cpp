@@ -496,7 +496,7 @@ TEST(native_wait, a_lost_connection_cancels_all) {
 
 // No memory.
 
-task<rpc::status> throws_the_last(const rpc::context&, const helloworld::HelloRequest&,
+task<rpc::status> throws_the_last(rpc::context&, const helloworld::HelloRequest&,
                                   helloworld::HelloReply&) {
   allocations_left = 0;
   throw 1;
@@ -513,7 +513,7 @@ TEST(native_memory, a_handler_that_throws_when_there_is_none_is_answered) {
   EXPECT_EQ(connection.answer_to(1).field("grpc-message"), "(none)");
 }
 
-task<rpc::status> waits_and_refuses(const rpc::context&, const helloworld::HelloRequest& request,
+task<rpc::status> waits_and_refuses(rpc::context&, const helloworld::HelloRequest& request,
                                     helloworld::HelloReply&) {
   co_await gate::instance().pass();
   co_return rpc::status{rpc::code::not_found, request.name()};
