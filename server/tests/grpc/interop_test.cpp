@@ -39,6 +39,8 @@ class interop : public testing::TestWithParam<transport> {
     stub_ = TestService::NewStub(channel_);
   }
   ~interop() override {
+    stub_.reset();
+    channel_.reset();  // its connection closes: nobody is waited for
     server_->shutdown(std::chrono::steady_clock::now() + 20s);
     threads_->stop();
   }
@@ -295,8 +297,6 @@ TEST_P(interop, server_compressed_unary) {
     SimpleResponse reply;
     EXPECT_TRUE(stub_->UnaryCall(&context, request, &reply).ok());
     EXPECT_EQ(reply.payload().body().size(), 314159U);
-    const auto& initial = context.GetServerInitialMetadata();
-    (void)initial;
   }
 }
 
