@@ -50,6 +50,7 @@ class alignas(8) call_operation {
   void begin(continuation& waiting) noexcept {
     waiting_ = &waiting;
     // [operation.begin] relaxed: gRPC learns of the tag only after this, in the same thread.
+    // Partner: [operation.arrive].
     parties_.store(0, std::memory_order_relaxed);
   }
   [[nodiscard]] void* tag() noexcept;
@@ -71,7 +72,7 @@ class alignas(8) call_operation {
 
   [[nodiscard]] bool arrive(std::uint8_t party) noexcept {
     // [operation.arrive] acq_rel: release of what this party did, acquire of what the other did.
-    // Partner: itself.
+    // Partner: [operation.arrive].
     return (parties_.fetch_or(party, std::memory_order_acq_rel) | party) == (starter | completer);
   }
 
