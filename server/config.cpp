@@ -190,6 +190,8 @@ void add_flags(CLI::App& app, config& to) {
               "Calls, or HTTP/2 requests, at once on one connection");
   grpc.number("--grpc-handlers-max", to.native.handlers_max, 1, 1'000'000,
               "Native: handlers that wait for something, of one connection; above: REFUSED_STREAM");
+  grpc.toggle("--grpc-test-service", to.grpc_test_service,
+              "Serve grpc.testing.TestService, for interoperability tests, too");
   grpc.number("--grpc-threads", to.grpc.queue_threads, 1, 64,
               "Completion queues, each with a polling thread");
   grpc.number("--grpc-armed", to.grpc.calls_armed, 1, 65536,
@@ -201,6 +203,9 @@ void add_flags(CLI::App& app, config& to) {
       "Fields of a request, each with 32 bytes more; above: 431, of gRPC RESOURCE_EXHAUSTED");
   http2.bytes("--h2-output-bytes-max", to.http2.output_bytes_max, 1024, 1 << 30,
               "Answers that wait for the peer to take them; above: REFUSED_STREAM");
+  http2.bytes(
+      "--h2-request-bytes-max", to.http2.request_bytes_max, 1 << 20, std::size_t{1} << 36,
+      "Unfinished messages beyond the connection's window of 16 MiB; above: REFUSED_STREAM");
   http2.number("--h2-acks-max", to.http2.acks_max, 1, 65536,
                "Acknowledgements that wait likewise; above: the connection ends");
   http2.number("--h2-ping-strikes-max", to.http2.ping_strikes_max, 0, 1'000'000,
@@ -479,6 +484,7 @@ command_line command_line_parser::parse(int argc, const char* const* argv, std::
     settings_.grpc.address = settings_.grpc_listen;
     settings_.native.message_bytes_max = settings_.grpc.message_bytes_max;
     settings_.http2.streams_max = settings_.grpc.streams_max;
+    settings_.http2.body_timeout = settings_.http.body_timeout;
     settings_.http2.write_timeout = settings_.http.write_timeout;
     result.settings = settings_;
   } catch (const CLI::Success& asked) {

@@ -52,6 +52,7 @@ struct config {
 
   http_limits http;
   std::uint64_t work_us_max = 10'000;
+  bool grpc_test_service = false;
   grpc_kind grpc_by = grpc_kind::cpp;
   grpc_options grpc;           ///< gRPC C++'s; its address is grpc_listen.
   h2::limits http2;            ///< Native's.

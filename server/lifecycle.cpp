@@ -77,6 +77,7 @@ server::server(const config& settings)
       queue_age_(runtime_->workers_of_ours(), settings_.queue_age_max),
       stalls_(runtime_->workers_of_ours(), settings_.stall_timeout) {
   service_.work_us_max = settings_.work_us_max;
+  service_.has_test_service = settings_.grpc_test_service;
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };
   service_.describe_stall = [this](std::string& to) { stalls_.describe(to); };
   if (!settings_.http_listen.empty()) bind_http();

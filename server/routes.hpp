@@ -18,6 +18,7 @@ struct service {
   /// Set once, by the thread that got the signal.
   std::atomic<bool> draining{false};
   std::uint64_t work_us_max = 10'000;  ///< 0: there is no /work.
+  bool has_test_service = false;       ///< grpc.testing.TestService is served.
   std::function<void(std::string& to)>
       write_metrics;  ///< Called for /metrics, on any worker, several at once.
   std::function<void(std::string& to)>

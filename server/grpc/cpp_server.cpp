@@ -8,6 +8,7 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <health.pb.h>
 #include <helloworld.pb.h>
+#include <test_service.pb.h>
 #include <work.pb.h>
 
 #include <algorithm>
@@ -142,6 +143,62 @@ call_loop serve(executor& workers, const service& handlers, counters& count, liv
   live.leave();
 }
 
+/// How a handler of each streaming kind is run.
+template <class Request, class Reply>
+task<rpc::status> run(stream_call& call, rpc::server_stream_handler<Request, Reply> handler) {
+  Request request;
+  if (!co_await rpc::reader<Request>(call).read(request)) co_return rpc::not_readable();
+  rpc::writer<Reply> replies(call);
+  co_return co_await handler(call, request, replies);
+}
+
+template <class Request, class Reply>
+task<rpc::status> run(stream_call& call, rpc::client_stream_handler<Request, Reply> handler) {
+  rpc::reader<Request> requests(call);
+  Reply reply;
+  rpc::status result = co_await handler(call, requests, reply);
+  if (call.is_bad()) co_return rpc::not_readable();
+  if (result.ok()) call.write_last(reply);
+  co_return result;
+}
+
+template <class Request, class Reply>
+task<rpc::status> run(stream_call& call, rpc::both_stream_handler<Request, Reply> handler) {
+  rpc::reader<Request> requests(call);
+  rpc::writer<Reply> replies(call);
+  rpc::status result = co_await handler(call, requests, replies);
+  co_return call.is_bad() ? rpc::not_readable() : result;
+}
+
+template <class Handler>
+call_loop serve_streams(executor& workers, const service& handlers, counters& count,
+                        live_count& live, method_service& methods, int method, Handler handler,
+                        grpc::ServerCompletionQueue& queue) {
+  call_steps steps(workers);
+  live.enter();
+  for (;;) {
+    stream_call call(steps, handlers, workers);
+    if (!co_await call.accept(methods, method, queue)) break;
+    counters::add(count.started);
+    if (call.is_cancelled() || call.past_deadline()) {
+      if (!call.is_cancelled()) co_await call.finish(no_worker_in_time());
+      counters::add(count.unserved);
+      counters::add(count.cancelled);
+      continue;
+    }
+    rpc::status result;
+    try {
+      result = co_await run(call, handler);
+    } catch (...) {
+      result = rpc::handler_threw();
+    }
+    const grpc::Status status = status_of(result);
+    const bool taken = co_await call.finish(status);
+    counters::add(!taken ? count.cancelled : status.ok() ? count.ok : count.failed);
+  }
+  live.leave();
+}
+
 /// Ends when the queue is shut down and empty.
 void poll(grpc::ServerCompletionQueue& queue) {
   void* tag = nullptr;
@@ -166,7 +223,7 @@ void grpc_options::validate() const {
 struct grpc_server::core {
   core(executor& where, const grpc_options& settings, const service& those)
       : workers(where), handlers(those), bound(parse_host_port(settings.address)) {
-    rpc::add_services(*this);
+    rpc::add_services(*this, handlers);
   }
 
   /// For rpc::add_services().
@@ -174,10 +231,30 @@ struct grpc_server::core {
   void unary(const char* path, rpc::unary_handler<Request, Reply> handler) {
     // One of gRPC's services for each: reflection lists them, and knows a service by one method.
     method_service& methods = services[std::string(rpc::service_of(path))];
-    arms.push_back(
-        [this, &methods, method = methods.add(path), handler](grpc::ServerCompletionQueue& queue) {
-          serve(workers, handlers, count, live, methods, method, handler, queue);
-        });
+    arms.push_back([this, &methods, method = methods.add(path, false),
+                    handler](grpc::ServerCompletionQueue& queue) {
+      serve(workers, handlers, count, live, methods, method, handler, queue);
+    });
+  }
+  template <class Request, class Reply>
+  void server_stream(const char* path, rpc::server_stream_handler<Request, Reply> handler) {
+    add_streams(path, handler);
+  }
+  template <class Request, class Reply>
+  void client_stream(const char* path, rpc::client_stream_handler<Request, Reply> handler) {
+    add_streams(path, handler);
+  }
+  template <class Request, class Reply>
+  void both_streams(const char* path, rpc::both_stream_handler<Request, Reply> handler) {
+    add_streams(path, handler);
+  }
+  template <class Handler>
+  void add_streams(const char* path, Handler handler) {
+    method_service& methods = services[std::string(rpc::service_of(path))];
+    arms.push_back([this, &methods, method = methods.add(path, true),
+                    handler](grpc::ServerCompletionQueue& queue) {
+      serve_streams(workers, handlers, count, live, methods, method, handler, queue);
+    });
   }
 
   void start(const grpc_options& settings);

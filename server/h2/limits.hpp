@@ -40,7 +40,15 @@ struct limits {
   /// between them; more strikes than the maximum end the connection. 0: as many as it likes.
   microseconds ping_interval_min = std::chrono::minutes(5);
   unsigned ping_strikes_max = 2;
-  /// A peer that takes nothing of what is written (--write-timeout).
+  /// Bytes of unfinished messages beyond connection_window, which messages larger than half a
+  /// stream's window need, and all of them while the connection's is half full; above, the call
+  /// that brings more is refused. Guessed: 16 messages of the largest size.
+  std::size_t request_bytes_max = std::size_t{64} * 1024 * 1024;
+  /// A message of a request, from its first byte (a unary one from its header's end) to its last
+  /// (--body-timeout).
+  microseconds body_timeout = std::chrono::seconds(30);
+  /// A peer that takes nothing of what is written, or whose window takes nothing of a complete
+  /// answer (--write-timeout).
   microseconds write_timeout = std::chrono::seconds(30);
 };
 
@@ -51,8 +59,8 @@ inline constexpr std::size_t header_excess = 4;
 inline constexpr std::int32_t stream_window = 1 << 20;
 inline constexpr std::int32_t connection_window = 16 << 20;
 
-/// Fields of an answer's header, or of its trailers: more are left out.
-inline constexpr std::size_t fields_max = 8;
+/// Fields of an answer's header, or of its trailers: more are handed over by way of the heap.
+inline constexpr std::size_t fields_few = 8;
 
 /// Output that is collected before it is sent: all of a batch of ordinary answers.
 inline constexpr std::size_t send_bytes = 128 * 1024;

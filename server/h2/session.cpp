@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace bwos::server::h2 {
 namespace {
@@ -37,21 +38,25 @@ std::uint8_t* bytes_of(std::string_view text) noexcept {
 /// Fields as nghttp2 wants them, for the time of a call to it. The texts stay where they are.
 class field_list {
  public:
-  explicit field_list(std::span<const field> fields) noexcept
-      : size_(std::min(fields.size(), fields_max)) {
+  explicit field_list(std::span<const field> fields) : size_(fields.size()) {
+    if (size_ > few_.size()) many_.resize(size_);
+    nghttp2_nv* const all = size_ > few_.size() ? many_.data() : few_.data();
     for (std::size_t i = 0; i < size_; ++i) {
-      all_[i] = {.name = bytes_of(fields[i].name),
-                 .value = bytes_of(fields[i].value),
-                 .namelen = fields[i].name.size(),
-                 .valuelen = fields[i].value.size(),
-                 .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+      all[i] = {.name = bytes_of(fields[i].name),
+                .value = bytes_of(fields[i].value),
+                .namelen = fields[i].name.size(),
+                .valuelen = fields[i].value.size(),
+                .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
     }
   }
-  [[nodiscard]] const nghttp2_nv* data() const noexcept { return all_.data(); }
+  [[nodiscard]] const nghttp2_nv* data() const noexcept {
+    return size_ > few_.size() ? many_.data() : few_.data();
+  }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
  private:
-  std::array<nghttp2_nv, fields_max> all_;
+  std::array<nghttp2_nv, fields_few> few_;
+  std::vector<nghttp2_nv> many_;
   const std::size_t size_;
 };
 
@@ -161,12 +166,13 @@ struct session::callbacks {
       session& self = of(user);
       stream* const to = self.find(id);
       self.idle_frames_.earn(static_cast<double>(size) * idle_frames_per_byte);
-      if (to != nullptr) {
-        const bool last =
-            (flags & (NGHTTP2_FLAG_END_STREAM | NGHTTP2_FLAG_PADDED)) == NGHTTP2_FLAG_END_STREAM;
-        to->on_data(std::as_bytes(std::span(bytes, size)), last);
-      }
-      return nghttp2_session_consume(self.session_, id, size);
+      if (to == nullptr) return nghttp2_session_consume(self.session_, id, size);
+      const bool last =
+          (flags & (NGHTTP2_FLAG_END_STREAM | NGHTTP2_FLAG_PADDED)) == NGHTTP2_FLAG_END_STREAM;
+      to->held_ += size;
+      self.held_ += size;
+      to->on_data(std::as_bytes(std::span(bytes, size)), last);
+      return 0;
     });
   }
 
@@ -235,6 +241,7 @@ struct session::callbacks {
       if (closed == nullptr) return 0;
       nghttp2_session_set_stream_user_data(session, id, nullptr);
       if (closed == self.current_) self.current_ = nullptr;
+      self.consume_rest_of(*closed);
       self.waiting_bytes_ -= closed->body_.size() - closed->body_sent_;
       self.early_ -= closed->early_ ? 1U : 0U;
       --self.streams_;
@@ -248,8 +255,11 @@ struct session::callbacks {
     const int result = guarded([&] {
       stream& from = *static_cast<stream*>(source->ptr);
       const std::size_t left = from.body_.size() - from.body_sent_;
+      from.deferred_ = from.cut_ || (left == 0 && from.goes_on_);
+      if (from.deferred_) return static_cast<int>(NGHTTP2_ERR_DEFERRED);
       *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-      if (left > room) return static_cast<int>(room);
+      from.body_promised_ = std::min(left, room);
+      if (left > room || from.goes_on_) return static_cast<int>(from.body_promised_);
       *flags |= NGHTTP2_DATA_FLAG_EOF;
       const field_list trailers(from.trailers());
       if (trailers.size() == 0) return static_cast<int>(left);
@@ -273,8 +283,10 @@ struct session::callbacks {
       self.output_->append({reinterpret_cast<const char*>(head), head_size});
       self.output_->append(std::string_view(from.body_).substr(from.body_sent_, size));
       from.body_sent_ += size;
+      from.body_promised_ = 0;
       self.waiting_bytes_ -= size;
       self.idle_frames_.earn(static_cast<double>(size) * idle_frames_per_byte);
+      from.on_sent(size);
       return 0;
     });
   }
@@ -349,8 +361,7 @@ bool session::pull(http1::byte_buffer& to) {
 
 void session::answer(stream& to, std::span<const field> header, std::string body) {
   if (dead_) return;
-  to.early_ = !to.ended_;
-  early_ += to.early_ ? 1U : 0U;
+  ends_early(to);
   to.body_ = std::move(body);
   waiting_bytes_ += to.body_.size();
   nghttp2_data_provider provider{};
@@ -362,10 +373,60 @@ void session::answer(stream& to, std::span<const field> header, std::string body
 
 void session::answer(stream& to, std::span<const field> header) {
   if (dead_) return;
-  to.early_ = !to.ended_;
-  early_ += to.early_ ? 1U : 0U;
+  ends_early(to);
   const field_list fields(header);
   fail(nghttp2_submit_response(session_, to.id_, fields.data(), fields.size(), nullptr));
+}
+
+void session::begin(stream& to, std::span<const field> header) {
+  if (dead_) return;
+  to.goes_on_ = true;
+  nghttp2_data_provider provider{};
+  provider.source.ptr = &to;
+  provider.read_callback = &callbacks::on_body;
+  const field_list fields(header);
+  fail(nghttp2_submit_response(session_, to.id_, fields.data(), fields.size(), &provider));
+}
+
+void session::append(stream& to, std::string& more) {
+  waiting_bytes_ += more.size();
+  if (to.has_body_left()) {
+    to.body_.erase(0, std::exchange(to.body_sent_, 0));  // not much: who appends waits for these
+    to.body_.append(more);
+  } else {
+    to.body_.swap(more);
+    to.body_sent_ = 0;
+  }
+  if (dead_ || !std::exchange(to.deferred_, false)) return;
+  fail(nghttp2_session_resume_data(session_, to.id_));
+}
+
+void session::finish(stream& to) {
+  if (dead_) return;
+  to.goes_on_ = false;
+  ends_early(to);
+  if (to.deferred_) submit_trailers(to);
+}
+
+void session::cut(stream& to) {
+  if (dead_) return;
+  const std::size_t end = to.body_sent_ + to.body_promised_;
+  waiting_bytes_ -= to.body_.size() - end;
+  to.body_.resize(end);
+  to.cut_ = true;
+  ends_early(to);
+  submit_trailers(to);
+}
+
+/// At once, whatever its window: they are no DATA.
+void session::submit_trailers(stream& of) {
+  const field_list trailers(of.trailers());
+  fail(nghttp2_submit_trailer(session_, of.id_, trailers.data(), trailers.size()));
+}
+
+void session::ends_early(stream& which) noexcept {
+  which.early_ = !which.ended_;
+  early_ += which.early_ ? 1U : 0U;
 }
 
 void session::reset(stream& what, error why) {
@@ -386,6 +447,20 @@ void session::pass(const stream& from, stream& to, std::span<const field> fields
   current_ = &to;
   nghttp2_session_set_stream_user_data(session_, to.id_, &to);
   for (const field& each : fields) to.on_field(each.name, each.value);
+}
+
+void session::consume(stream& of, std::size_t bytes) {
+  if (dead_ || bytes == 0) return;
+  of.held_ -= bytes;
+  held_ -= bytes;
+  fail(nghttp2_session_consume(session_, of.id_, bytes));
+}
+
+/// Its own window nobody needs any more.
+void session::consume_rest_of(stream& closed) {
+  const std::size_t bytes = std::exchange(closed.held_, 0);
+  held_ -= bytes;
+  if (bytes > 0) fail(nghttp2_session_consume_connection(session_, bytes));
 }
 
 void session::notice() {

@@ -48,6 +48,11 @@ class stream {
   stream(const stream&) = delete;
   stream& operator=(const stream&) = delete;
   [[nodiscard]] std::int32_t id() const noexcept { return id_; }
+  /// Bytes of on_data() that count against the peer's windows yet.
+  [[nodiscard]] std::size_t held() const noexcept { return held_; }
+  /// Bytes of the answer's body that have been pulled; of body_size().
+  [[nodiscard]] std::size_t body_sent() const noexcept { return body_sent_; }
+  [[nodiscard]] bool has_body_left() const noexcept { return body_sent_ < body_.size(); }
 
  protected:
   stream() = default;
@@ -60,11 +65,14 @@ class stream {
   /// data; its end. Nothing after on_closed(), which may come at any time.
   virtual void on_field(std::string_view name, std::string_view value) = 0;
   virtual void on_header(bool too_large) = 0;
-  /// `bytes` lie in what feed() was given. `last`: of the last DATA frame.
+  /// `bytes` lie in what feed() was given. `last`: of the last DATA frame. They count against the
+  /// peer's windows until session::consume(), or on_closed().
   virtual void on_data(std::span<const std::byte> bytes, bool last) = 0;
   virtual void on_end() = 0;
   /// `why` is `none` if it was answered, and the peer wanted the answer.
   virtual void on_closed(error why) = 0;
+  /// Of what was appended so much has been pulled.
+  virtual void on_sent(std::size_t /*bytes*/) {}
   /// What follows the body, if anything does; valid until on_closed(). Asked for once, when the
   /// body has gone.
   virtual std::span<const field> trailers() = 0;
@@ -76,8 +84,13 @@ class stream {
   bool ended_ = false;  // by the peer
   bool early_ = false;  // answered before the peer's end
   bool takes_rest_ = false;
+  bool goes_on_ = false;   // begin(), and not yet finish()
+  bool deferred_ = false;  // nghttp2 waits for more of its body
+  bool cut_ = false;       // nothing more of its body
+  std::size_t held_ = 0;   // bytes of on_data() that have not been consumed
   std::string body_;
   std::size_t body_sent_ = 0;
+  std::size_t body_promised_ = 0;  // to nghttp2, for a frame that it has begun
 };
 
 class application {
@@ -108,12 +121,25 @@ class session {
   void answer(stream& to, std::span<const field> header, std::string body);
   /// HEADERS alone. See stream::take_rest().
   void answer(stream& to, std::span<const field> header);
+  /// HEADERS of an answer whose DATA is brought by append(), and its trailers asked for after
+  /// finish(). append() takes the bytes of `more`, and may leave it memory of no use to the stream.
+  void begin(stream& to, std::span<const field> header);
+  void append(stream& to, std::string& more);
+  void finish(stream& to);
+  /// finish(), and what has not been pulled is forgotten.
+  void cut(stream& to);
   void reset(stream& what, error why);
   /// HEADERS before those of the answer: a status of 1xx.
   void inform(stream& to, std::span<const field> header);
   /// From on_field() of `from`: another takes its place, is told the fields that came, and what is
   /// to come. `from` is the caller's again.
   void pass(const stream& from, stream& to, std::span<const field> fields);
+
+  /// So many of its held() bytes need no memory any more: the peer may send as many again, on this
+  /// stream and on the connection.
+  void consume(stream& of, std::size_t bytes);
+  /// Of all streams: at most connection_window.
+  [[nodiscard]] std::size_t held() const noexcept { return held_; }
 
   /// GOAWAY that refuses nothing yet, and behind it a PING (RFC 9113, 6.8). was_noticed(): its
   /// answer is here.
@@ -150,6 +176,9 @@ class session {
   void note_opened(std::int32_t id) noexcept;
   [[nodiscard]] stream* find(std::int32_t id) const noexcept;
   void end_of_request(stream& of);
+  void submit_trailers(stream& of);
+  void ends_early(stream& which) noexcept;
+  void consume_rest_of(stream& closed);
 
   application& owner_;
   const limits& limits_;
@@ -167,6 +196,7 @@ class session {
   std::size_t header_bytes_ = 0;
   std::size_t waiting_bytes_ = 0;
   std::size_t streams_ = 0;
+  std::size_t held_ = 0;
   std::size_t early_ = 0;  // answers before the peer's end that are to be sent yet
   error last_words_ = error::none;
   std::string_view last_reason_;

@@ -9,7 +9,7 @@
 
 namespace bwos::server::handlers {
 
-task<rpc::status> burn(const rpc::context& call, const BurnRequest& request, BurnReply& reply) {
+task<rpc::status> burn(rpc::context& call, const BurnRequest& request, BurnReply& reply) {
   if (call.server.work_us_max == 0) {
     co_return rpc::status{rpc::code::unimplemented, "work is turned off"};
   }

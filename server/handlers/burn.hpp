@@ -13,6 +13,6 @@ class BurnReply;
 namespace bwos::server::handlers {
 
 /// Burn: as /work, with the same cap (--work-us-max); where that is 0, there is no such method.
-task<rpc::status> burn(const rpc::context& call, const BurnRequest& request, BurnReply& reply);
+task<rpc::status> burn(rpc::context& call, const BurnRequest& request, BurnReply& reply);
 
 }  // namespace bwos::server::handlers

@@ -19,15 +19,27 @@ struct service_finder {
   void unary(std::string_view path, Handler /*handler*/) noexcept {
     found |= rpc::service_of(path) == wanted;
   }
+  template <class Handler>
+  void server_stream(std::string_view path, Handler handler) noexcept {
+    unary(path, handler);
+  }
+  template <class Handler>
+  void client_stream(std::string_view path, Handler handler) noexcept {
+    unary(path, handler);
+  }
+  template <class Handler>
+  void both_streams(std::string_view path, Handler handler) noexcept {
+    unary(path, handler);
+  }
 };
 
 }  // namespace
 
-task<rpc::status> check_health(const rpc::context& call,
+task<rpc::status> check_health(rpc::context& call,
                                const grpc::health::v1::HealthCheckRequest& request,
                                grpc::health::v1::HealthCheckResponse& reply) {
   service_finder finder{.wanted = request.service()};
-  rpc::add_services(finder);
+  rpc::add_services(finder, call.server);
   if (!request.service().empty() && !finder.found) {
     co_return rpc::status{rpc::code::not_found, ""};
   }

@@ -14,7 +14,7 @@ namespace bwos::server::handlers {
 
 /// grpc.health.v1.Health/Check: follows /readyz, for the server ("") and each service of
 /// rpc::add_services(); NOT_FOUND for others.
-task<rpc::status> check_health(const rpc::context& call,
+task<rpc::status> check_health(rpc::context& call,
                                const grpc::health::v1::HealthCheckRequest& request,
                                grpc::health::v1::HealthCheckResponse& reply);
 

@@ -7,7 +7,7 @@
 
 namespace bwos::server::handlers {
 
-task<rpc::status> say_hello(const rpc::context& /*call*/, const helloworld::HelloRequest& request,
+task<rpc::status> say_hello(rpc::context& /*call*/, const helloworld::HelloRequest& request,
                             helloworld::HelloReply& reply) {
   constexpr std::string_view greeting = "Hello ";
   std::string& message = *reply.mutable_message();

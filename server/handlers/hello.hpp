@@ -13,7 +13,7 @@ class HelloReply;
 namespace bwos::server::handlers {
 
 /// SayHello: "Hello " and the name.
-task<rpc::status> say_hello(const rpc::context& call, const helloworld::HelloRequest& request,
+task<rpc::status> say_hello(rpc::context& call, const helloworld::HelloRequest& request,
                             helloworld::HelloReply& reply);
 
 }  // namespace bwos::server::handlers

@@ -111,6 +111,7 @@ void exchange::on_header(bool too_large) {
 }
 
 void exchange::on_data(std::span<const std::byte> bytes, bool /*last*/) {
+  in_.session_.consume(*this, bytes.size());  // keep() has bounds of its own
   expects_continue_ = false;
   if (answered_) {
     dropped_bytes_ += bytes.size();

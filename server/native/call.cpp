@@ -8,6 +8,7 @@
 #include "native/methods.hpp"
 #include "native/peer.hpp"
 #include "native/syntax.hpp"
+#include "rpc/metadata.hpp"
 
 namespace bwos::server::native {
 namespace {
@@ -54,6 +55,8 @@ bool call::is_cancelled() const noexcept {
 void call::cancel() noexcept {
   // [call.cancel] relaxed: it publishes nothing but itself. Partner: [call.cancelled].
   cancelled_.store(true, std::memory_order_relaxed);
+  if (!exchange_ || !running_) return;
+  if (coroutine_waiter* const waits = exchange_->cancel()) peer_->shared_.workers.post(*waits);
 }
 
 std::vector<std::string> call::metadata(std::string_view name) const {
@@ -85,7 +88,60 @@ std::uint8_t* call::prepare_reply(std::size_t size) {
   return reinterpret_cast<std::uint8_t*>(reply_.data() + prefix_size);
 }
 
+void call::pack_reply() {
+  const encoding how = reply_encoding();
+  if (how == encoding::identity) return;
+  std::string packed(prefix_size, '\1');
+  deflate(how, std::string_view(reply_).substr(prefix_size), packed);
+  if (packed.size() >= reply_.size()) return;
+  const std::size_t size = packed.size() - prefix_size;
+  for (std::size_t i = 0; i < 4; ++i) packed[1 + i] = static_cast<char>(size >> (24 - 8 * i));
+  reply_ = std::move(packed);
+}
+
+additions& call::added() {
+  if (!additions_) additions_ = std::make_unique<additions>();
+  return *additions_;
+}
+
+bool call::add_initial_metadata(std::string_view name, std::string_view value) {
+  if (!rpc::is_custom_metadata(name, value) || added().begun) return false;
+  const bool binary = name.ends_with("-bin");
+  added().initial.emplace_back(name, binary ? encode_base64(value) : std::string(value));
+  return true;
+}
+
+bool call::add_trailing_metadata(std::string_view name, std::string_view value) {
+  if (!rpc::is_custom_metadata(name, value)) return false;
+  const bool binary = name.ends_with("-bin");
+  added().trailing.emplace_back(name, binary ? encode_base64(value) : std::string(value));
+  return true;
+}
+
+void call::compress_replies() {
+  if (!accepts_gzip_ && !accepts_deflate_) return;
+  if (added().begun) return;
+  added().compressed = accepts_deflate_ ? encoding::deflate : encoding::gzip;
+}
+
+/// Of a stream, by its handler.
+bool call::parse(google::protobuf::MessageLite& into, std::string_view bytes,
+                 bool compressed) const {
+  std::string expanded;
+  if (compressed) {
+    const std::size_t bytes_max = peer_->shared_.calls.message_bytes_max;
+    if (inflate(encoding_, bytes, bytes_max, expanded) != inflated::whole) return false;
+    bytes = expanded;
+  }
+  return into.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
 void call::handler_ended() noexcept {
+  if (!exchange_ || exchange_->end()) push();
+}
+
+/// By a handler that is not the runner's.
+void call::push() noexcept {
   // Before the push: behind it the runner may free the call, and everything of the connection.
   const stream_waker waker = peer_->waker_;
   executor& workers = peer_->shared_.workers;
@@ -136,6 +192,9 @@ void call::on_field(std::string_view name, std::string_view value) {
     read_timeout(value);
   } else if (name == "grpc-encoding") {
     read_encoding(value);
+  } else if (name == "grpc-accept-encoding") {
+    accepts_gzip_ = accepts(value, "gzip");
+    accepts_deflate_ = accepts(value, "deflate");
   } else if (is_metadata(name)) {
     metadata_.emplace_back(name, value);
   }
@@ -162,20 +221,55 @@ void call::read_encoding(std::string_view value) {
 void call::on_header(bool too_large) {
   header_done_ = true;
   batch_ = peer_->batch_;
+  begun_ = peer_->now_;
   if (too_large) return fail(rpc::code::resource_exhausted, "received metadata size exceeds limit");
   if (!posted_) return refuse("405");
   if (!is_grpc_) return refuse("415");
   if (method_ == nullptr) return fail(rpc::code::unimplemented, "");
   if (bad_timeout_) return fail(rpc::code::internal, "malformed grpc-timeout");
-  if (bad_encoding_) fail(rpc::code::unimplemented, "unknown grpc-encoding");
+  if (bad_encoding_) return fail(rpc::code::unimplemented, "unknown grpc-encoding");
+  if (!method_->reads_stream) return;
+  exchange_ = std::make_unique<exchange>(*this);
+  peer_->complete(*this);
 }
 
 void call::on_data(std::span<const std::byte> bytes, bool last) {
+  if (exchange_ && method_->reads_stream) {
+    bring(bytes);
+    bytes = {};
+  }
   while (!answered_ && !bytes.empty()) {  // ends: each turn takes some, or answers
     if (whole_) return fail(rpc::code::internal, "more than one message");
-    if (prefix_have_ < prefix_size && !take_prefix(bytes)) return;
+    if (prefix_have_ < prefix_size && !take_prefix(bytes)) break;
     take_message(bytes, last);
   }
+  if (answered_) {
+    peer_->session_.consume(*this, held());
+  } else if (!whole_) {
+    peer_->make_room(*this);
+  }
+}
+
+/// Messages of a stream, on to its handler.
+void call::bring(std::span<const std::byte> bytes) {
+  while (!answered_ && !bytes.empty()) {  // ends: each turn takes some, or answers
+    std::span<const std::byte> prefix;
+    if (prefix_have_ < prefix_size) {
+      if (prefix_have_ == 0) begun_ = peer_->now_;
+      if (!take_prefix(bytes)) return;
+      prefix = prefix_;
+      missing_ = message_size_;
+    }
+    const auto body = bytes.first(std::min<std::size_t>(missing_, bytes.size()));
+    bytes = bytes.subspan(body.size());
+    missing_ -= static_cast<std::uint32_t>(body.size());
+    if (missing_ == 0) {
+      prefix_have_ = 0;
+      message_size_ = 0;
+    }
+    if (exchange_->bring(prefix, body, missing_ == 0)) peer_->complete(*this);
+  }
+  whole_ = false;  // there may always be another
 }
 
 /// False: it is not whole yet, or wrong.
@@ -225,6 +319,11 @@ void call::own_message() {
 
 void call::on_end() {
   if (answered_) return;
+  if (exchange_ && method_->reads_stream) {
+    if (prefix_have_ > 0) return fail(rpc::code::internal, "incomplete message");
+    if (exchange_->bring_end()) peer_->complete(*this);
+    return;
+  }
   if (!whole_) {
     const bool none = prefix_have_ == 0;
     return fail(rpc::code::internal, none ? "no message" : "incomplete message");
@@ -238,6 +337,10 @@ void call::on_closed(h2::error why) {
   if (why != h2::error::none || !answered_) cancel();
   if (peer_->borrower_ == this) peer_->borrower_ = nullptr;
   peer_->release(*this);
+}
+
+void call::on_sent(std::size_t bytes) {
+  if (exchange_ && exchange_->sent(bytes)) peer_->complete(*this);
 }
 
 /// False: it could not be, and was answered.
@@ -263,26 +366,73 @@ bool call::expand(std::size_t bytes_max) {
 // The answer.
 
 std::span<const field> call::trailers() {
-  trailers_[0] = {"grpc-status", text_of(status_.what)};
-  return {trailers_.data(), 1};
+  encoded_message_ = percent_encode(status_.message);
+  trailers_ = {field{"grpc-status", text_of(status_.what)}, {"grpc-message", encoded_message_}};
+  const std::size_t count = encoded_message_.empty() ? 1 : 2;
+  if (!additions_ || running_) return std::span(trailers_).first(count);
+  std::vector<field>& all = additions_->trailers;
+  all.assign(trailers_.begin(), trailers_.begin() + static_cast<std::ptrdiff_t>(count));
+  for (const auto& [name, value] : additions_->trailing) all.emplace_back(name, value);
+  return all;
+}
+
+/// Of an answer with messages. The handler adds to it no more.
+std::span<const field> call::header() {
+  if (!additions_) return reply_header;
+  std::vector<field>& all = additions_->header;
+  all.assign(reply_header.begin(), reply_header.end());
+  if (additions_->compressed != encoding::identity) {
+    all.emplace_back("grpc-encoding", name_of(additions_->compressed));
+  }
+  for (const auto& [name, value] : additions_->initial) all.emplace_back(name, value);
+  return all;
+}
+
+void call::begin_answer() {
+  if (!std::exchange(began_, true)) peer_->session_.begin(*this, header());
+}
+
+/// Behind the messages of a stream.
+void call::finish_answer() {
+  if (!began_) return answer_without_messages();
+  peer_->answered(*this);
+  peer_->session_.finish(*this);
 }
 
 /// Trailers-only: one HEADERS frame, whatever of the request has come.
 void call::fail(rpc::code what, std::string_view message) {
   status_ = {what, std::string(message)};
-  answer();
+  if (!began_) {
+    answer_without_messages();
+  } else {
+    peer_->answered(*this);
+    peer_->session_.cut(*this);
+  }
+  if (running_) cancel();
 }
 
 /// By status_, and if that is good, reply_.
 void call::answer() {
+  if (!status_.ok()) return answer_without_messages();
   peer_->answered(*this);
-  if (status_.ok()) return peer_->session_.answer(*this, reply_header, std::move(reply_));
+  peer_->session_.answer(*this, header(), std::move(reply_));
+}
+
+void call::answer_without_messages() {
+  peer_->answered(*this);
   encoded_message_ = percent_encode(status_.message);
   std::array<field, 5> fields{ok_status, content_type, field{"grpc-status", text_of(status_.what)}};
   std::size_t count = 3;
   if (!encoded_message_.empty()) fields[count++] = {"grpc-message", encoded_message_};
   if (bad_encoding_) fields[count++] = {"grpc-accept-encoding", encodings};
-  peer_->session_.answer(*this, std::span(fields).first(count));
+  if (!additions_ || running_) {
+    return peer_->session_.answer(*this, std::span(fields).first(count));
+  }
+  std::vector<field>& all = additions_->header;
+  all.assign(fields.begin(), fields.begin() + static_cast<std::ptrdiff_t>(count));
+  for (const auto& [name, value] : additions_->initial) all.emplace_back(name, value);
+  for (const auto& [name, value] : additions_->trailing) all.emplace_back(name, value);
+  peer_->session_.answer(*this, all);
 }
 
 /// No gRPC at all: the status is HTTP's.

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@
 
 #include "h2/session.hpp"
 #include "native/compression.hpp"
+#include "native/exchange.hpp"
 #include "native/handler_run.hpp"
 #include "native/reply_inbox.hpp"
 #include "rpc/context.hpp"
@@ -28,6 +30,17 @@ namespace bwos::server::native {
 
 class peer;
 struct method;
+
+/// What a handler adds to an answer. Its own until the answer begins (the fields of its header) or
+/// it has ended (all of it).
+struct additions {
+  std::vector<std::pair<std::string, std::string>> initial;
+  std::vector<std::pair<std::string, std::string>> trailing;
+  encoding compressed = encoding::identity;
+  bool begun = false;               // a message was written
+  std::vector<h2::field> header;    // what is sent, for as long as the stream lives
+  std::vector<h2::field> trailers;  // likewise
+};
 
 class call final : public h2::stream, public rpc::context, public inbox_entry {
  public:
@@ -40,24 +53,33 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   [[nodiscard]] bool is_cancelled() const noexcept override;
   [[nodiscard]] clock::time_point deadline() const noexcept override { return deadline_; }
   [[nodiscard]] std::vector<std::string> metadata(std::string_view name) const override;
+  bool add_initial_metadata(std::string_view name, std::string_view value) override;
+  bool add_trailing_metadata(std::string_view name, std::string_view value) override;
+  void compress_replies() override;
 
   // For the coroutine around the handler.
   [[nodiscard]] std::string_view message() const noexcept { return view_; }
   void forget_message() noexcept;
   /// Room for a reply of so many bytes.
   [[nodiscard]] std::uint8_t* prepare_reply(std::size_t size);
+  /// What prepare_reply() was filled with is compressed, if that is wanted and makes it smaller.
+  void pack_reply();
+  /// Of a streaming call.
+  [[nodiscard]] exchange& messages() noexcept { return *exchange_; }
   void end_handler(rpc::status result) noexcept { result_ = std::move(result); }
   void handler_ended() noexcept;
   void handler_discarded() noexcept;
 
  private:
   friend class peer;
+  friend class exchange;
 
   void on_field(std::string_view name, std::string_view value) override;
   void on_header(bool too_large) override;
   void on_data(std::span<const std::byte> bytes, bool last) override;
   void on_end() override;
   void on_closed(h2::error why) override;
+  void on_sent(std::size_t bytes) override;
   std::span<const h2::field> trailers() override;
 
   void read_encoding(std::string_view value);
@@ -65,6 +87,21 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   [[nodiscard]] bool take_prefix(std::span<const std::byte>& bytes);
   void take_message(std::span<const std::byte>& bytes, bool last);
   void own_message();
+  void bring(std::span<const std::byte> bytes);
+  [[nodiscard]] bool parse(google::protobuf::MessageLite& into, std::string_view bytes,
+                           bool compressed) const;
+  [[nodiscard]] additions& added();
+  [[nodiscard]] encoding reply_encoding() const noexcept {
+    return additions_ ? additions_->compressed : encoding::identity;
+  }
+  void begin_reply() noexcept {
+    if (additions_) additions_->begun = true;
+  }
+  void push() noexcept;
+  void begin_answer();
+  void finish_answer();
+  void answer_without_messages();
+  std::span<const h2::field> header();
   [[nodiscard]] bool expand(std::size_t bytes_max);
   void cancel() noexcept;
   void fail(rpc::code what, std::string_view message);
@@ -86,12 +123,19 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   std::string message_;
   std::string reply_;
   std::vector<std::pair<std::string, std::string>> metadata_;
-  std::string encoded_message_;                // grpc-message
+  std::string encoded_message_;  // grpc-message
+  std::unique_ptr<additions> additions_;
+  std::unique_ptr<exchange> exchange_;         // of a streaming call that runs
   std::array<h2::field, 2> trailers_{};        // what trailers() gives
   std::array<std::byte, prefix_size> prefix_;  // of the message
   std::uint8_t prefix_have_ = 0;
   std::uint32_t message_size_ = 0;
+  std::uint32_t missing_ = 0;  // of it, in a stream
   encoding encoding_ = encoding::identity;
+  std::size_t ahead_ = 0;      // bytes of the message, consumed though it is not finished
+  std::size_t sent_seen_ = 0;  // of its body, when sent_at_ was taken
+  clock::time_point begun_;    // the message that is read: its header's end, or its first byte
+  clock::time_point sent_at_;  // what it answered was last seen to go out
   bool compressed_ = false;
   bool posted_ = false;   // :method
   bool is_grpc_ = false;  // content-type
@@ -103,7 +147,10 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   bool answered_ = false;     // status and all, or refused
   bool ready_ = false;        // stands in the peer's list of those to run
   bool running_ = false;      // a handler is
-  bool timed_ = false;        // stands among the peer's deadlines
+  bool began_ = false;        // its answer's header has been given to the session
+  bool accepts_gzip_ = false;
+  bool accepts_deflate_ = false;
+  bool timed_ = false;  // stands among the peer's deadlines
   std::atomic<bool> cancelled_{false};
 };
 

@@ -25,7 +25,49 @@ class inflater {
   z_stream state_{};
 };
 
+class deflater {
+ public:
+  explicit deflater(encoding how) {
+    constexpr int window_bits = 15;
+    constexpr int as_gzip = 16;
+    constexpr int memory = 8;  // zlib's default
+    const int bits = how == encoding::gzip ? window_bits + as_gzip : window_bits;
+    if (deflateInit2(&state_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, bits, memory,
+                     Z_DEFAULT_STRATEGY) != Z_OK) {
+      throw std::bad_alloc();
+    }
+  }
+  ~deflater() { deflateEnd(&state_); }
+  deflater(const deflater&) = delete;
+  deflater& operator=(const deflater&) = delete;
+
+  z_stream state_{};
+};
+
 }  // namespace
+
+void deflate(encoding how, std::string_view from, std::string& to) {
+  deflater running(how);
+  z_stream& state = running.state_;
+  const std::size_t before = to.size();
+  to.resize(before + deflateBound(&state, from.size()));
+  state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(from.data()));  // zlib only reads
+  state.avail_in = static_cast<uInt>(from.size());
+  state.next_out = reinterpret_cast<Bytef*>(to.data() + before);
+  state.avail_out = static_cast<uInt>(to.size() - before);
+  if (::deflate(&state, Z_FINISH) != Z_STREAM_END) throw std::bad_alloc();  // the bound is one
+  to.resize(before + state.total_out);
+}
+
+bool accepts(std::string_view accepted, std::string_view name) noexcept {
+  while (!accepted.empty()) {  // ends: each turn takes an element
+    std::string_view element = accepted.substr(0, accepted.find(','));
+    accepted.remove_prefix(std::min(accepted.size(), element.size() + 1));
+    element.remove_prefix(std::min(element.size(), element.find_first_not_of(' ')));
+    if (element.substr(0, element.find_last_not_of(' ') + 1) == name) return true;
+  }
+  return false;
+}
 
 inflated inflate(encoding how, std::string_view from, std::size_t bytes_max, std::string& to) {
   inflater running(how);

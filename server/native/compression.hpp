@@ -14,7 +14,17 @@ enum class encoding : std::uint8_t { identity, gzip, deflate };
 /// grpc-accept-encoding.
 inline constexpr std::string_view encodings = "identity, deflate, gzip";
 
+[[nodiscard]] constexpr std::string_view name_of(encoding which) noexcept {
+  return which == encoding::gzip ? "gzip" : which == encoding::deflate ? "deflate" : "identity";
+}
+
 enum class inflated : std::uint8_t { whole, broken, too_large };
+
+/// `from` in `how`, appended to `to`. Throws std::bad_alloc.
+void deflate(encoding how, std::string_view from, std::string& to);
+
+/// Whether `accepted`, a grpc-accept-encoding, names it.
+[[nodiscard]] bool accepts(std::string_view accepted, std::string_view name) noexcept;
 
 /// `from` in `how` (gzip, or deflate as zlib's RFC 1950), appended to `to`, which never becomes
 /// larger than `bytes_max`, however small `from` is. Throws std::bad_alloc.

@@ -16,7 +16,9 @@ struct method {
   /// Makes the coroutine that parses the request of a call, runs the handler, and leaves status and
   /// reply with the call. Throws std::bad_alloc.
   handler_run (*make)(call& of, const method& self);
-  void (*handler)();  ///< An rpc::unary_handler of the types that `make` knows.
+  void (*handler)();  ///< Of the kind and types that `make` knows.
+  bool reads_stream = false;
+  bool writes_stream = false;
 };
 
 namespace detail {
@@ -27,7 +29,7 @@ handler_run run_unary(call& of, rpc::unary_handler<Request, Reply> handler) {
   Reply reply;
   const std::string_view bytes = of.message();
   if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    of.end_handler({rpc::code::internal, "Unable to parse request"});
+    of.end_handler(rpc::not_readable());
     co_return;
   }
   of.forget_message();
@@ -35,7 +37,40 @@ handler_run run_unary(call& of, rpc::unary_handler<Request, Reply> handler) {
   if (result.ok()) {
     const std::size_t size = reply.ByteSizeLong();
     reply.SerializeWithCachedSizesToArray(of.prepare_reply(size));
+    of.pack_reply();
   }
+  of.end_handler(std::move(result));
+}
+
+template <class Request, class Reply>
+handler_run run_server_stream(call& of, rpc::server_stream_handler<Request, Reply> handler) {
+  Request request;
+  const std::string_view bytes = of.message();
+  if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    of.end_handler(rpc::not_readable());
+    co_return;
+  }
+  of.forget_message();
+  rpc::writer<Reply> replies(of.messages());
+  of.end_handler(co_await handler(of, request, replies));
+}
+
+template <class Request, class Reply>
+handler_run run_client_stream(call& of, rpc::client_stream_handler<Request, Reply> handler) {
+  rpc::reader<Request> requests(of.messages());
+  Reply reply;
+  rpc::status result = co_await handler(of, requests, reply);
+  if (of.messages().is_bad()) result = rpc::not_readable();
+  if (result.ok()) of.messages().write_last(reply);
+  of.end_handler(std::move(result));
+}
+
+template <class Request, class Reply>
+handler_run run_both_streams(call& of, rpc::both_stream_handler<Request, Reply> handler) {
+  rpc::reader<Request> requests(of.messages());
+  rpc::writer<Reply> replies(of.messages());
+  rpc::status result = co_await handler(of, requests, replies);
+  if (of.messages().is_bad()) result = rpc::not_readable();
   of.end_handler(std::move(result));
 }
 
@@ -46,13 +81,19 @@ class method_table {
  public:
   template <class Request, class Reply>
   void unary(std::string_view path, rpc::unary_handler<Request, Reply> handler) {
-    using typed = rpc::unary_handler<Request, Reply>;
-    methods_[std::string(path)] = {.make =
-                                       [](call& of, const method& self) {
-                                         return detail::run_unary<Request, Reply>(
-                                             of, reinterpret_cast<typed>(self.handler));
-                                       },
-                                   .handler = reinterpret_cast<void (*)()>(handler)};
+    add<&detail::run_unary<Request, Reply>>(path, handler, false, false);
+  }
+  template <class Request, class Reply>
+  void server_stream(std::string_view path, rpc::server_stream_handler<Request, Reply> handler) {
+    add<&detail::run_server_stream<Request, Reply>>(path, handler, false, true);
+  }
+  template <class Request, class Reply>
+  void client_stream(std::string_view path, rpc::client_stream_handler<Request, Reply> handler) {
+    add<&detail::run_client_stream<Request, Reply>>(path, handler, true, false);
+  }
+  template <class Request, class Reply>
+  void both_streams(std::string_view path, rpc::both_stream_handler<Request, Reply> handler) {
+    add<&detail::run_both_streams<Request, Reply>>(path, handler, true, true);
   }
 
   [[nodiscard]] bool empty() const noexcept { return methods_.empty(); }
@@ -64,6 +105,16 @@ class method_table {
   }
 
  private:
+  template <auto Run, class Handler>
+  void add(std::string_view path, Handler handler, bool reads_stream, bool writes_stream) {
+    methods_[std::string(path)] = {
+        .make = [](call& of,
+                   const method& self) { return Run(of, reinterpret_cast<Handler>(self.handler)); },
+        .handler = reinterpret_cast<void (*)()>(handler),
+        .reads_stream = reads_stream,
+        .writes_stream = writes_stream};
+  }
+
   struct hash : std::hash<std::string_view> {
     using is_transparent = void;
   };

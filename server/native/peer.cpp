@@ -40,11 +40,16 @@ peer::peer(const shared& of, stream_waker waker, clock::time_point now, const ht
 peer::~peer() {
   // When the threads have been joined: who ended, and was not taken any more, nobody discards.
   inbox_entry* ended = inbox_.sleeper() == nullptr ? inbox_.take() : nullptr;
-  for (; ended != nullptr; ended = ended->next_reply) static_cast<call*>(ended)->running_ = false;
+  for (; ended != nullptr; ended = ended->next_reply) {
+    auto& each = static_cast<call&>(*ended);
+    each.running_ = each.exchange_ && !each.exchange_->collect(written_, true).ended;
+  }
   while (call* const each = newest_) {
     newest_ = each->older_;
     if (each->running_) {
       each->peer_ = nullptr;  // its pool discards it yet, or has done so already
+      coroutine_waiter* const waits = each->exchange_ ? each->exchange_->take_waiter() : nullptr;
+      if (waits != nullptr) waits->finish(continuation::disposition::discard);
     } else {
       delete each;
     }
@@ -90,22 +95,34 @@ h2::stream& peer::open_call() {
   return *made;
 }
 
-/// Its message is here, and the peer sends no more.
+/// Its message is here, and the peer sends no more. Of a stream: its header is, or what its handler
+/// has waited for.
 void peer::complete(call& which) {
+  if (which.ready_) return;
   ready_.push_back(&which);
   which.ready_ = true;
 }
 
 void peer::run_ready(clock::time_point now) {
-  for (call* const each : ready_) {
+  ready_now_.swap(ready_);
+  for (call* const each : ready_now_) {
     each->ready_ = false;
-    if (each->open_ && !each->answered_) {
+    if (each->running_) {
+      go_on(*each);
+    } else if (each->open_ && !each->answered_) {
       run(*each, now);
     } else {
       release(*each);
     }
   }
-  ready_.clear();
+  ready_now_.clear();
+}
+
+/// The handlers of streams that had waited for what was pulled write the next, which goes out with
+/// the next pull.
+bool peer::pull(http1::byte_buffer& to) {
+  if (!ready_.empty()) run_ready(now_);
+  return session_.pull(to) || !ready_.empty();
 }
 
 void peer::run(call& which, clock::time_point now) {
@@ -120,12 +137,87 @@ void peer::run(call& which, clock::time_point now) {
     answered(which);
     return session_.reset(which, h2::error::refused_stream);
   }
-  if (!which.expand(shared_.calls.message_bytes_max)) return;
+  if (!which.exchange_)
+    took_message(which);  // and will have parsed it, or answered, when this returns
+  if (!which.exchange_ && !which.expand(shared_.calls.message_bytes_max)) return;
+  if (which.method_->writes_stream && !which.exchange_) {
+    which.exchange_ = std::make_unique<exchange>(which);
+  }
+  if (which.exchange_) which.additions_ = std::make_unique<additions>();
   which.run_ = which.method_->make(which, *which.method_);  // may throw
   count(calls::started);
   which.running_ = true;
   ++running_;
-  if (which.run_.start()) ended(which);
+  if (!which.exchange_) {
+    if (which.run_.start()) ended(which);
+    return;
+  }
+  const bool has_ended = which.exchange_->run_here([&] { return which.run_.start(); });
+  if (has_ended) (void)which.exchange_->run_here([&] { return which.exchange_->end(); });
+  look_at(which, false);
+}
+
+/// Of a stream: its handler waits no more.
+void peer::go_on(call& which) {
+  // Ends: it waits for what is not there, or has ended.
+  while (coroutine_waiter* const waits = which.exchange_->take_ready()) {
+    which.exchange_->resume(*waits);
+  }
+  look_at(which, false);
+}
+
+/// What the handler of a stream has left since.
+void peer::look_at(call& which, bool from_inbox) {
+  const exchange::left left = which.exchange_->collect(written_, from_inbox);
+  const bool wanted = which.open_ && !which.answered_;
+  if (left.ended) count_end(which);
+  if (wanted) {
+    took(which, left.read);
+    if (!written_.empty()) {
+      which.begin_answer();
+      session_.append(which, written_);
+    }
+    if (left.ended) {
+      which.finish_answer();
+    } else if (left.read > 0 && !which.exchange_->has_unread()) {
+      make_room(which);
+    }
+  } else if (left.ended) {
+    release(which);
+  }
+  written_.clear();
+}
+
+/// For a message that is larger than a window can be filled before, or stands in the way of others
+/// that cannot finish either: the peer may send what is missing, within a budget. So no connection
+/// waits for ever behind unfinished messages.
+void peer::make_room(call& unfinished) {
+  constexpr std::size_t stream_half = h2::stream_window / 2;
+  constexpr std::size_t connection_half = h2::connection_window / 2;
+  if (unfinished.message_size_ < stream_half && session_.held() < connection_half) return;
+  if (unfinished.exchange_ && unfinished.exchange_->has_unread()) return;  // its handler's turn
+  const std::size_t more = unfinished.held();
+  if (ahead_ + more > shared_.http2.request_bytes_max) {
+    answered(unfinished);
+    return session_.reset(unfinished, h2::error::refused_stream);
+  }
+  ahead_ += more;
+  unfinished.ahead_ += more;
+  session_.consume(unfinished, more);
+}
+
+/// Nothing of it takes memory, or will soon: the peer may send as much again.
+void peer::took_message(call& which) {
+  ahead_ -= std::exchange(which.ahead_, 0);
+  session_.consume(which, which.held());
+}
+
+/// Of a stream: so much of what came first.
+void peer::took(call& which, std::size_t bytes) {
+  const std::size_t early = std::min(bytes, which.ahead_);
+  ahead_ -= early;
+  which.ahead_ -= early;
+  session_.consume(which, bytes - early);
 }
 
 void peer::take_replies() {
@@ -133,22 +225,28 @@ void peer::take_replies() {
   while (taken_ != nullptr) {  // ends: a list
     auto& each = static_cast<call&>(*taken_);
     taken_ = taken_->next_reply;
-    ended(each);  // may throw: then lost() buries the rest
+    if (each.exchange_) {
+      look_at(each, true);
+    } else {
+      ended(each);  // may throw: then lost() buries the rest
+    }
   }
 }
 
 /// Its handler has.
 void peer::ended(call& which) {
+  count_end(which);
+  if (!which.open_ || which.answered_) return release(which);
+  which.answer();
+}
+
+void peer::count_end(call& which) noexcept {
   which.run_ = {};
   which.running_ = false;
   --running_;
-  if (!which.open_ || which.answered_) {
-    count(calls::cancelled);
-    return release(which);
-  }
+  if (!which.open_ || which.answered_) return count(calls::cancelled);
   which.status_ = std::move(which.result_);
   count(which.status_.ok() ? calls::ok : calls::failed);
-  which.answer();
 }
 
 void peer::expire_calls(clock::time_point now) {
@@ -187,6 +285,7 @@ void peer::look_after(clock::time_point now) {
     session_.leave();
     leave_ = leave::left;
   }
+  if (now >= sweep_at_) sweep(now);
   if (now >= connection_deadline()) {
     const bool idle = session_.is_established() && !session_.in_header();
     session_.end(idle ? h2::error::none : h2::error::protocol);
@@ -200,6 +299,36 @@ void peer::look_after(clock::time_point now) {
     probed_at_ = now;
   }
   if (now >= cut_at_) session_.end(h2::error::none);
+}
+
+/// Looks for calls that take too long, now and then: nothing is noted where a call runs its course.
+void peer::sweep(clock::time_point now) {
+  constexpr int steps = 4;  // so much of a timeout is its error
+  sweep_at_ = now + std::min(shared_.http2.body_timeout, shared_.http2.write_timeout) / steps;
+  for (call* each = newest_; each != nullptr;) {
+    call& which = *std::exchange(each, each->older_);
+    if (which.open_ && which.header_done_) sweep(which, now);
+  }
+}
+
+void peer::sweep(call& which, clock::time_point now) {
+  if (!which.answered_) {
+    // Of a stream that is not read, the handler is what takes its time.
+    const bool reads =
+        which.running_ ? which.missing_ > 0 && !which.exchange_->has_unread() : !which.ready_;
+    if (reads && now - which.begun_ >= shared_.http2.body_timeout) {
+      shared_.metrics.here().timed_out(metrics::timeout::body);
+      which.fail(rpc::code::deadline_exceeded, "message not received in time");
+    }
+  } else if (!which.has_body_left()) {
+    return;
+  } else if (which.sent_at_ == clock::time_point{} || which.sent_seen_ != which.body_sent()) {
+    which.sent_seen_ = which.body_sent();
+    which.sent_at_ = now;
+  } else if (now - which.sent_at_ >= shared_.http2.write_timeout) {
+    shared_.metrics.here().timed_out(metrics::timeout::write);
+    session_.reset(which, h2::error::cancel);
+  }
 }
 
 /// Of the handshake, a header, or nothing being asked for.
@@ -222,12 +351,14 @@ peer::clock::time_point peer::deadline() const noexcept {
   if (leave_ == leave::no) first = std::min(first, age_end_);
   if (leave_ == leave::noticed) first = std::min(first, leave_at_);
   if (requests_) first = std::min(first, requests_->deadline());
+  if (session_.streams() > 0) first = std::min(first, sweep_at_);
   if (!deadlines_.empty()) first = std::min(first, deadlines_.begin()->first);
   return first;
 }
 
 void peer::lost() noexcept {
   ready_.clear();
+  ready_now_.clear();
   deadlines_.clear();
   borrower_ = nullptr;
   for (call* each = newest_; each != nullptr;) {
@@ -247,6 +378,7 @@ void peer::bury(inbox_entry* ended) noexcept {
   while (ended != nullptr) {  // ends: a list
     auto& each = static_cast<call&>(*ended);
     ended = ended->next_reply;
+    if (each.exchange_ && !each.exchange_->collect(written_, true).ended) continue;
     each.run_ = {};
     each.running_ = false;
     --running_;
@@ -259,6 +391,10 @@ void peer::bury(inbox_entry* ended) noexcept {
 void peer::answered(call& which) noexcept {
   which.answered_ = true;
   if (borrower_ == &which) borrower_ = nullptr;
+  if (!which.running_) {  // else its message is the handler's
+    which.forget_message();
+    took_message(which);
+  }
   if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
 }
 
@@ -266,6 +402,7 @@ void peer::answered(call& which) noexcept {
 void peer::release(call& which) noexcept {
   if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
   if (which.open_ || which.ready_ || which.running_) return;
+  ahead_ -= which.ahead_;
   if (which.older_ != nullptr) which.older_->newer_ = which.newer_;
   (which.newer_ != nullptr ? which.newer_->older_ : newest_) = which.older_;
   delete &which;

@@ -64,7 +64,7 @@ class peer final : h2::application {
     return requests_ ? requests_->left() : http2::requests::rest::nothing;
   }
   /// See h2::session::pull().
-  [[nodiscard]] bool pull(http1::byte_buffer& to) { return session_.pull(to); }
+  [[nodiscard]] bool pull(http1::byte_buffer& to);
   /// When look() is wanted at the latest.
   [[nodiscard]] clock::time_point deadline() const noexcept;
   /// Nothing more to receive or to send.
@@ -87,9 +87,17 @@ class peer final : h2::application {
   void complete(call& which);
   void run_ready(clock::time_point now);
   void run(call& which, clock::time_point now);
+  void make_room(call& unfinished);
+  void took_message(call& which);
+  void took(call& which, std::size_t bytes);
+  void go_on(call& which);
+  void look_at(call& which, bool from_inbox);
+  void sweep(clock::time_point now);
+  void sweep(call& which, clock::time_point now);
   void take_replies();
   void bury(inbox_entry* ended) noexcept;
   void ended(call& which);
+  void count_end(call& which) noexcept;
   void expire_calls(clock::time_point now);
   void settle(clock::time_point now);
   void look_after(clock::time_point now);
@@ -109,9 +117,12 @@ class peer final : h2::application {
   inbox_entry* taken_ = nullptr;  // from it, not yet answered; null but within take_replies()
   call* newest_ = nullptr;        // of all calls
   call* borrower_ = nullptr;      // whose message lies in what is being fed
-  std::vector<call*> ready_;      // complete, in order
+  std::vector<call*> ready_;      // complete, in order; or whose handler may go on
+  std::vector<call*> ready_now_;  // those that run_ready() is at
+  std::string written_;           // by a handler, on its way to the session
   std::set<std::pair<clock::time_point, call*>> deadlines_;  // of those that outlive their batch
   std::size_t running_ = 0;                                  // handlers that have suspended
+  std::size_t ahead_ = 0;                                    // of all calls
   std::uint64_t batch_ = 0;
   std::uint64_t opened_ = 0;
   std::uint64_t opened_before_ = 0;
@@ -123,6 +134,7 @@ class peer final : h2::application {
   clock::time_point age_end_;
   clock::time_point leave_at_;
   clock::time_point cut_at_ = clock::time_point::max();  // what of its calls goes on after its age
+  clock::time_point sweep_at_;
   leave leave_ = leave::no;
   bool probed_ = false;
 };

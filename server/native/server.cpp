@@ -4,6 +4,7 @@
 #include <google/protobuf/stubs/logging.h>
 #include <health.pb.h>
 #include <helloworld.pb.h>
+#include <test_service.pb.h>
 #include <work.pb.h>
 
 #include <cstddef>
@@ -16,11 +17,11 @@
 namespace bwos::server::native {
 namespace {
 
-method_table all_methods() {
+method_table all_methods(const service& of) {
   // protobuf writes a line for each request that is not UTF-8. Its sender gets an answer instead.
   google::protobuf::SetLogHandler(nullptr);
   method_table made;
-  rpc::add_services(made);
+  rpc::add_services(made, of);
   made.unary("/grpc.health.v1.Health/Check", &handlers::check_health);
   return made;
 }
@@ -30,7 +31,7 @@ method_table all_methods() {
 server::server(runtime& where, const std::string& address, int backlog, std::size_t connections_max,
                const service& handlers, metrics::registry& metrics, const h2::limits& http2,
                const call_limits& calls)
-    : methods_(all_methods()),
+    : methods_(all_methods(handlers)),
       counters_(metrics),
       shared_{.workers = where.workers(),
               .handlers = handlers,

@@ -73,6 +73,21 @@ std::string percent_encode(std::string_view message) {
   return encoded;
 }
 
+std::string encode_base64(std::string_view bytes) {
+  constexpr std::string_view digits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string encoded;
+  encoded.reserve((bytes.size() * 4 + 2) / 3);
+  std::uint32_t bits = 0;
+  int count = 0;
+  for (const char each : bytes) {
+    bits = bits << 8 | static_cast<unsigned char>(each);
+    for (count += 8; count >= 6; count -= 6) encoded += digits[bits >> (count - 6) & 63];
+  }
+  if (count > 0) encoded += digits[bits << (6 - count) & 63];
+  return encoded;
+}
+
 std::optional<std::string> decode_base64(std::string_view text) {
   if (text.ends_with('=') && text.size() % 4 != 0) return std::nullopt;
   for (int padding = 0; padding < 2 && text.ends_with('='); ++padding) text.remove_suffix(1);

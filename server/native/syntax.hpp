@@ -19,6 +19,9 @@ namespace bwos::server::native {
 /// grpc-message: %20 to %7E but '%' as they are, all other bytes as %XX.
 [[nodiscard]] std::string percent_encode(std::string_view message);
 
+/// For the value of a "-bin" field, without padding.
+[[nodiscard]] std::string encode_base64(std::string_view bytes);
+
 /// The value of a "-bin" field, with padding or without. Nothing: it is none.
 [[nodiscard]] std::optional<std::string> decode_base64(std::string_view text);
 

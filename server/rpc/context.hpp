@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "routes.hpp"
+#include "rpc/messages.hpp"
 #include "rpc/status.hpp"
 
 namespace bwos::server::rpc {
@@ -30,6 +31,15 @@ class context {
   /// bytes themselves.
   [[nodiscard]] virtual std::vector<std::string> metadata(std::string_view name) const = 0;
 
+  /// For the caller, before the first message; of a name that ends in "-bin" any bytes. False:
+  /// no metadata (rpc/metadata.hpp), or a message has been written. Throws std::bad_alloc.
+  virtual bool add_initial_metadata(std::string_view name, std::string_view value) = 0;
+  /// For the caller, with the status. Likewise.
+  virtual bool add_trailing_metadata(std::string_view name, std::string_view value) = 0;
+  /// Before the first message: replies are compressed (deflate, or else gzip) where the caller
+  /// accepts that and it makes them smaller.
+  virtual void compress_replies() = 0;
+
  protected:
   explicit context(const service& of) noexcept : server(of) {}
   ~context() = default;
@@ -39,6 +49,19 @@ class context {
 /// the thread that has read the request; one that never suspends ends there too. What it throws is
 /// handler_threw().
 template <class Request, class Reply>
-using unary_handler = task<status> (*)(const context& call, const Request& request, Reply& reply);
+using unary_handler = task<status> (*)(context& call, const Request& request, Reply& reply);
+
+/// The streaming kinds, likewise. One that takes a stream starts when its header is here. It goes
+/// on wherever a worker is, and may end before it has read everything: then the caller is told to
+/// send no more.
+template <class Request, class Reply>
+using server_stream_handler = task<status> (*)(context& call, const Request& request,
+                                               writer<Reply>& replies);
+template <class Request, class Reply>
+using client_stream_handler = task<status> (*)(context& call, reader<Request>& requests,
+                                               Reply& reply);
+template <class Request, class Reply>
+using both_stream_handler = task<status> (*)(context& call, reader<Request>& requests,
+                                             writer<Reply>& replies);
 
 }  // namespace bwos::server::rpc

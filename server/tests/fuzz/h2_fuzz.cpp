@@ -6,6 +6,7 @@
 #include <google/protobuf/stubs/logging.h>
 #include <helloworld.pb.h>
 #include <nghttp2/nghttp2.h>
+#include <test_service.pb.h>
 #include <work.pb.h>
 
 #include <atomic>
@@ -51,7 +52,7 @@ struct server_side {
     handlers.work_us_max = 0;
     handlers.write_metrics = [](std::string& to) { to += "metrics"; };
     handlers.describe_stall = [](std::string&) {};
-    rpc::add_services(methods);
+    rpc::add_services(methods, handlers);
   }
 
   metrics::registry counters;

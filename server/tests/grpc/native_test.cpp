@@ -184,7 +184,7 @@ struct by_another_thread : coroutine_waiter {
   void await_resume() const noexcept {}
 };
 
-task<rpc::status> suspends(const rpc::context& call, const helloworld::HelloRequest& request,
+task<rpc::status> suspends(rpc::context& call, const helloworld::HelloRequest& request,
                            helloworld::HelloReply& reply) {
   const bool far = request.name().size() % 3 == 0;
   for (int i = 0; i < 3 && !call.is_cancelled(); ++i) {
@@ -260,6 +260,71 @@ TEST_P(grpc_native, handlers_that_suspend_are_answered_whoever_resumes_them) {
     const grpc_statistics calls = running.server->statistics();
     return calls.started == calls.ok + calls.cancelled && calls.ok >= 540;
   }));
+}
+
+/// Reads and writes on whatever thread it has come to.
+task<rpc::status> wanders(rpc::context&, rpc::reader<helloworld::HelloRequest>& requests,
+                          rpc::writer<helloworld::HelloReply>& replies) {
+  helloworld::HelloRequest request;
+  helloworld::HelloReply reply;
+  for (unsigned i = 0; co_await requests.read(request); ++i) {
+    if (i % 5 == 1) co_await handlers_on->yield();
+    if (i % 5 == 3) co_await by_another_thread();
+    reply.set_message(request.name());
+    if (!co_await replies.write(reply)) break;
+    if (i % 7 == 2) co_await handlers_on->yield();
+    if (!co_await replies.write(reply)) break;
+  }
+  co_return rpc::status{};
+}
+
+TEST_P(grpc_native, streams_whose_handlers_wander_lose_nothing_and_end) {
+  native_server running(GetParam());
+  handlers_on = &running.threads->workers();
+  native::method_table methods;
+  methods.both_streams("/test/Wander", &wanders);
+  const std::atomic<bool> staying{false};
+  const native::shared shared{
+      running.threads->workers(), running.handlers, running.registry, methods,
+      running.settings.http2,     running.limits,   staying};
+  const auto listener = running.threads->listen("127.0.0.1:0", 100);
+  listener->start_grpc(shared, 100);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 6; ++i) {
+    callers.emplace_back([&, i] {
+      grpc::ChannelArguments own;
+      own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, i % 2);  // half share a connection
+      const auto channel =
+          grpc::CreateCustomChannel(listener->address(), grpc::InsecureChannelCredentials(), own);
+      for (int round = 0; round < 30; ++round) {
+        raw_stream stream(channel, "/test/Wander");  // which cancels it in the end
+        const bool leaves = round % 3 == 2;
+        for (int j = 0; j < (leaves ? 3 : 20); ++j) {
+          helloworld::HelloRequest request;
+          request.set_name(std::string(static_cast<std::size_t>(j * 997), 'n'));
+          if (!stream.write(request.SerializeAsString())) ++wrong;
+          if (leaves) continue;
+          for (int k = 0; k < 2; ++k) {
+            std::string answer;
+            helloworld::HelloReply reply;
+            if (!stream.read(answer) || !reply.ParseFromString(answer) ||
+                reply.message() != request.name()) {
+              ++wrong;
+            }
+          }
+        }
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, 0);
+  listener->close();
+  EXPECT_TRUE(eventually([&] {
+    const grpc_statistics calls = running.server->statistics();
+    return calls.started == calls.ok + calls.failed + calls.cancelled;
+  }));
+  listener->interrupt_connections();
 }
 
 TEST_P(grpc_native, a_stop_under_load_loses_no_call) {

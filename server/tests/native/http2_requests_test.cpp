@@ -3,6 +3,7 @@
 // matter how the bytes are cut. One connection, no socket, one thread.
 #include <gtest/gtest.h>
 #include <helloworld.pb.h>
+#include <test_service.pb.h>
 #include <work.pb.h>
 
 #include <atomic>
@@ -47,7 +48,7 @@ class http_harness {
       : times(how.lane_threshold), how_(how), tested(shared_, {}, now, &context_) {
     server.write_metrics = [](std::string& to) { to += "metrics"; };
     server.describe_stall = [](std::string&) {};
-    if (how.with_calls) rpc::add_services(methods_);
+    if (how.with_calls) rpc::add_services(methods_, server);
   }
   ~http_harness() { tested.lost(); }
 

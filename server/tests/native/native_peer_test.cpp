@@ -497,7 +497,7 @@ TEST(native_wait, a_lost_connection_cancels_all) {
 
 // No memory.
 
-task<rpc::status> throws_the_last(const rpc::context&, const helloworld::HelloRequest&,
+task<rpc::status> throws_the_last(rpc::context&, const helloworld::HelloRequest&,
                                   helloworld::HelloReply&) {
   allocations_left = 0;
   throw 1;
@@ -514,7 +514,7 @@ TEST(native_memory, a_handler_that_throws_when_there_is_none_is_answered) {
   EXPECT_EQ(connection.answer_to(1).field("grpc-message"), "(none)");
 }
 
-task<rpc::status> waits_and_refuses(const rpc::context&, const helloworld::HelloRequest& request,
+task<rpc::status> waits_and_refuses(rpc::context&, const helloworld::HelloRequest& request,
                                     helloworld::HelloReply&) {
   co_await gate::instance().pass();
   co_return rpc::status{rpc::code::not_found, request.name()};
@@ -869,7 +869,165 @@ TEST(native_errors, a_stream_below_the_last_is_one_but_not_if_it_was_open) {
   EXPECT_EQ(goaway_code(first.feed(call_frames(1, "x"))), 1);
 }
 
+// Requests and their windows.
+
+/// SETTINGS_INITIAL_WINDOW_SIZE, for answers of any size.
+const std::string wide_window = number(4, 2) + number(0x7fffffff);
+
+/// The bytes of one request, sent as far as windows and `piece` let it.
+struct upload {
+  std::uint32_t stream;
+  std::string bytes;
+  std::size_t sent = 0;
+  [[nodiscard]] bool is_over() const { return sent == bytes.size(); }
+};
+
+/// One round: a piece of each. False: no window let anything go.
+bool send_round(peer_harness& to, std::vector<upload>& all, std::int64_t& sent) {
+  bool any = false;
+  for (upload& each : all) {
+    const std::int64_t room =
+        std::min({to.window(0, sent), to.window(each.stream, static_cast<std::int64_t>(each.sent)),
+                  std::int64_t{16384}});
+    if (each.is_over() || room <= 0) continue;
+    const std::string piece = each.bytes.substr(each.sent, static_cast<std::size_t>(room));
+    each.sent += piece.size();
+    sent += static_cast<std::int64_t>(piece.size());
+    to.feed(frame(data, each.is_over() ? end_stream : none, each.stream, piece));
+    any = true;
+  }
+  return any;
+}
+
+std::vector<upload> open_uploads(peer_harness& to, std::uint32_t count, std::size_t size) {
+  std::vector<upload> all;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    all.push_back({2 * i + 1, message(named(std::string(size, 'x')))});
+    to.feed(header_frame(2 * i + 1, request_header()));
+  }
+  return all;
+}
+
+TEST(native_window, unfinished_messages_keep_theirs_and_give_it_back_when_they_are_run) {
+  peer_harness connection;
+  connection.begin(wide_window);
+  connection.feed(frame(window_update, none, 0, number(0x7fff0000)));
+  auto all = open_uploads(connection, 16, 500'000);
+  std::int64_t sent = 0;
+  for (int i = 0; i < 30; ++i) send_round(connection, all, sent);
+  // 7.8 million bytes, none of them finished: not one has been given back.
+  EXPECT_EQ(connection.window(0, sent), h2::connection_window - sent);
+  EXPECT_EQ(connection.window(1, static_cast<std::int64_t>(all[0].sent)),
+            h2::stream_window - static_cast<std::int64_t>(all[0].sent));
+  while (send_round(connection, all, sent)) {
+  }
+  for (const upload& each : all) {
+    EXPECT_EQ(connection.answer_to(each.stream).field("grpc-status"), "0");
+  }
+  EXPECT_GT(connection.window(0, sent), h2::connection_window / 2);
+}
+
+TEST(native_window, what_is_larger_than_it_comes_through) {
+  for (const std::uint32_t count : {1U, 10U}) {
+    peer_harness connection;
+    connection.begin(wide_window);
+    connection.feed(frame(window_update, none, 0, number(0x7fff0000)));
+    auto all = open_uploads(connection, count, 4'000'000);
+    std::int64_t sent = 0;
+    while (send_round(connection, all, sent)) {
+    }
+    for (const upload& each : all) {
+      EXPECT_TRUE(each.is_over());
+      EXPECT_EQ(connection.answer_to(each.stream).field("grpc-status"), "0");
+    }
+  }
+}
+
+TEST(native_window, messages_that_together_are_larger_than_it_do_not_wait_for_each_other) {
+  peer_harness connection;
+  connection.begin(wide_window);
+  connection.feed(frame(window_update, none, 0, number(0x7fff0000)));
+  auto all = open_uploads(connection, 100, 400'000);
+  std::int64_t sent = 0;
+  while (send_round(connection, all, sent)) {
+  }
+  for (const upload& each : all) ASSERT_TRUE(each.is_over()) << each.stream << ' ' << each.sent;
+  EXPECT_GT(connection.window(0, sent), h2::connection_window / 2);
+}
+
+TEST(native_window, unfinished_messages_beyond_their_budget_are_refused) {
+  h2::limits bounds;
+  bounds.request_bytes_max = 1 << 20;
+  peer_harness connection(bounds);
+  connection.begin(wide_window);
+  connection.feed(frame(window_update, none, 0, number(0x7fff0000)));
+  auto all = open_uploads(connection, 2, 900'000);
+  std::int64_t sent = 0;
+  for (int i = 0; i < 50; ++i) send_round(connection, all, sent);
+  // The one that came first when both had half a million; the other has all of the budget now.
+  EXPECT_EQ(connection.answer_to(1).reset, 7);
+  EXPECT_EQ(connection.answer_to(3).reset, -1);
+  all.erase(all.begin());
+  while (send_round(connection, all, sent)) {
+  }
+  EXPECT_EQ(connection.answer_to(3).field("grpc-status"), "0");
+  EXPECT_GT(connection.window(0, sent), h2::connection_window / 2);
+}
+
+TEST(native_window, what_was_refused_or_reset_gives_its_bytes_back) {
+  for (const bool refused : {false, true}) {
+    peer_harness connection;
+    connection.begin(wide_window);
+    connection.feed(frame(window_update, none, 0, number(0x7fff0000)));
+    std::int64_t sent = 0;
+    for (std::uint32_t i = 0; i < 100; ++i) {
+      const std::uint32_t stream = 2 * i + 1;
+      std::string frames = header_frame(
+          stream, request_header(hello_path, {{"grpc-timeout", refused ? "10m" : "1H"}}));
+      frames += frame(data, none, stream, '\0' + number(400'000));
+      for (int j = 0; j < 20; ++j) frames += frame(data, none, stream, std::string(16'384, 'x'));
+      sent += 5 + 20 * 16'384;
+      connection.feed(frames);
+      if (refused) connection.now += 10ms;
+      connection.feed(refused ? "" : frame(rst_stream, none, stream, number(8)));
+      ASSERT_GT(connection.window(0, sent), h2::connection_window / 2) << i;
+    }
+  }
+}
+
 // Time.
+
+TEST(native_time, a_request_that_drips_ends) {
+  peer_harness connection;
+  connection.begin();
+  connection.feed(header_frame(1, request_header()) + header_frame(3, request_header()) +
+                  call_frames(5, "a", "/test/Wait") +
+                  frame(data, none, 3, message(named("all, but for its end"))) +
+                  frame(data, none, 1, '\0' + number(100)));
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_FALSE(i < 30 && connection.answer_to(1).ended);
+    connection.feed(frame(data, none, 1, "x"));
+    connection.now += 1s;
+    if (connection.now >= connection.tested.deadline()) connection.look();
+  }
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "4");
+  EXPECT_EQ(connection.answer_to(3).field("grpc-status"), "4");
+  EXPECT_FALSE(connection.answer_to(5).ended);
+}
+
+TEST(native_time, an_answer_that_its_window_does_not_let_go_ends) {
+  peer_harness connection;
+  connection.begin(no_window);
+  connection.feed(call_frames(1, "100", "/test/Large") + call_frames(3, "100", "/test/Large"));
+  for (int i = 0; i < 50; ++i) {
+    connection.feed(frame(window_update, none, 3, number(1)));
+    connection.now += 1s;
+    if (connection.now >= connection.tested.deadline()) connection.look();
+    EXPECT_FALSE(i < 30 && connection.answer_to(1).reset != -1);
+  }
+  EXPECT_EQ(connection.answer_to(1).reset, 8);
+  EXPECT_EQ(connection.answer_to(3).reset, -1);
+}
 
 TEST(native_time, a_handshake_a_header_and_idleness_have_their_ends) {
   h2::limits bounds;
@@ -949,6 +1107,7 @@ TEST(native_drain, the_peer_is_told_twice_and_its_calls_end) {
 
 TEST(native_time, a_silent_peer_is_asked_whether_it_is_there) {
   h2::limits bounds;
+  bounds.body_timeout = bounds.write_timeout = 24h;  // no sweep between
   bounds.keepalive = 10s;
   bounds.keepalive_timeout = 2s;
   peer_harness connection(bounds);
@@ -974,6 +1133,7 @@ TEST(native_time, a_silent_peer_is_asked_whether_it_is_there) {
 
 TEST(native_time, an_old_connection_is_told_to_go_and_its_calls_have_their_grace) {
   h2::limits bounds;
+  bounds.body_timeout = bounds.write_timeout = 24h;  // no sweep between
   bounds.age_max = 100s;
   bounds.age_grace = 20s;
   peer_harness connection(bounds);
@@ -1000,6 +1160,7 @@ TEST(native_time, an_old_connection_is_told_to_go_and_its_calls_have_their_grace
 
 TEST(native_time, connections_that_begin_together_do_not_end_together) {
   h2::limits bounds;
+  bounds.body_timeout = bounds.write_timeout = 24h;  // no sweep between
   bounds.age_max = 100s;
   std::set<std::chrono::steady_clock::duration> ages;
   for (int i = 0; i < 10; ++i) {

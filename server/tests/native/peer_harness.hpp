@@ -4,6 +4,7 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <helloworld.pb.h>
+#include <test_service.pb.h>
 #include <work.pb.h>
 
 #include <atomic>
@@ -53,7 +54,7 @@ class gate {
   std::vector<std::coroutine_handle<>> waiting_;
 };
 
-inline task<rpc::status> wait(const rpc::context& call, const helloworld::HelloRequest& request,
+inline task<rpc::status> wait(rpc::context& call, const helloworld::HelloRequest& request,
                               helloworld::HelloReply& reply) {
   co_await gate::instance().pass();
   if (call.is_cancelled()) ++gate::instance().cancelled;
@@ -61,19 +62,19 @@ inline task<rpc::status> wait(const rpc::context& call, const helloworld::HelloR
   co_return rpc::status{};
 }
 
-inline task<rpc::status> throws(const rpc::context&, const helloworld::HelloRequest&,
+inline task<rpc::status> throws(rpc::context&, const helloworld::HelloRequest&,
                                 helloworld::HelloReply&) {
   throw std::runtime_error("not for callers");
   co_return rpc::status{};
 }
 
-inline task<rpc::status> refuses(const rpc::context&, const helloworld::HelloRequest& request,
+inline task<rpc::status> refuses(rpc::context&, const helloworld::HelloRequest& request,
                                  helloworld::HelloReply&) {
   co_return rpc::status{rpc::code::not_found, request.name()};
 }
 
 /// Answers with what it got under the name that it is given, comma between.
-inline task<rpc::status> metadata(const rpc::context& call, const helloworld::HelloRequest& request,
+inline task<rpc::status> metadata(rpc::context& call, const helloworld::HelloRequest& request,
                                   helloworld::HelloReply& reply) {
   for (const std::string& each : call.metadata(request.name())) {
     reply.mutable_message()->append(each).append("|");
@@ -82,7 +83,7 @@ inline task<rpc::status> metadata(const rpc::context& call, const helloworld::He
 }
 
 /// As large as its name says.
-inline task<rpc::status> large(const rpc::context&, const helloworld::HelloRequest& request,
+inline task<rpc::status> large(rpc::context&, const helloworld::HelloRequest& request,
                                helloworld::HelloReply& reply) {
   reply.set_message(std::string(std::stoul(request.name()), 'x'));
   co_return rpc::status{};
@@ -115,7 +116,8 @@ class peer_harness {
         now(clock::now()),
         tested(shared_, {}, now) {
     google::protobuf::SetLogHandler(nullptr);  // of requests that are no UTF-8
-    rpc::add_services(methods_);
+    server.has_test_service = true;
+    rpc::add_services(methods_, server);
     methods_.unary("/test/Wait", &wait);
     methods_.unary("/test/Throw", &throws);
     methods_.unary("/test/Refuse", &refuses);
@@ -124,6 +126,7 @@ class peer_harness {
   }
   ~peer_harness() {
     tested.lost();
+    executor_.run();
     gate::instance().open();
     tested.bury();
     EXPECT_FALSE(tested.has_running());
@@ -154,7 +157,20 @@ class peer_harness {
   std::vector<read_frame> begin(const std::string& peer_settings = "") {
     return feed(preface + frame(settings, none, 0, peer_settings) + frame(settings, ack, 0, ""));
   }
+  /// What the peer may send yet: on a stream (that got no SETTINGS since) and on the connection.
+  [[nodiscard]] std::int64_t window(std::uint32_t stream, std::int64_t sent) const {
+    std::int64_t left = (stream == 0 ? 65535 : h2::stream_window) - sent;
+    for (const read_frame& each : all) {
+      if (each.type != window_update || each.stream != stream) continue;
+      std::int64_t more = 0;
+      for (const char byte : each.payload) more = more << 8 | static_cast<std::uint8_t>(byte);
+      left += more;
+    }
+    return left;
+  }
   [[nodiscard]] const shared& of() const noexcept { return shared_; }
+  /// What was posted to the workers.
+  void run_posted() { executor_.run(); }
   [[nodiscard]] method_table& methods() noexcept { return methods_; }
   [[nodiscard]] answer answer_to(std::uint32_t stream) const { return answers_in(all)[stream]; }
   [[nodiscard]] std::uint64_t counted(metrics::grpc what) const {

@@ -21,6 +21,7 @@
 
 #include "counting_new.hpp"
 #include "http1/connection.hpp"
+#include "native/peer.hpp"
 #include "runtime.hpp"
 
 namespace bwos::server {
@@ -120,12 +121,24 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   if (running->facts().reactor.kind != chosen.reactor)
     GTEST_SKIP() << running->facts().reactor.note;
   const queue_age_bound queue_age(running->workers_of_ours(), chosen.queue_age_max);
+  const native::method_table no_methods;
+  const h2::limits http2_limits;
+  const native::call_limits call_limits;
+  const std::atomic<bool> leaving{false};
+  const native::shared http2{.workers = running->workers(),
+                             .handlers = handlers,
+                             .metrics = counters,
+                             .methods = no_methods,
+                             .http2 = http2_limits,
+                             .calls = call_limits,
+                             .leaving = leaving};
   const http1::context shared{.workers = running->workers(),
                               .handlers = handlers,
                               .metrics = counters,
                               .limits = limits,
                               .times = times,
-                              .queue_age = queue_age};
+                              .queue_age = queue_age,
+                              .http2 = http2};
   const std::unique_ptr<http_listener> http = running->listen("127.0.0.1:0", 128);
   http->start(shared, 1000);
 

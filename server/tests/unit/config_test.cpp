@@ -293,6 +293,8 @@ TEST(config, serves_grpc_by_grpc_cpp_unless_told_otherwise) {
                                "1KiB",
                                "--h2-output-bytes-max",
                                "2KiB",
+                               "--h2-request-bytes-max",
+                               "3MiB",
                                "--h2-acks-max",
                                "8",
                                "--h2-handshake-timeout",
@@ -312,6 +314,7 @@ TEST(config, serves_grpc_by_grpc_cpp_unless_told_otherwise) {
   EXPECT_EQ(all.native.handlers_max, 7U);
   EXPECT_EQ(all.http2.header_bytes_max, 1024U);
   EXPECT_EQ(all.http2.output_bytes_max, 2048U);
+  EXPECT_EQ(all.http2.request_bytes_max, 3U << 20);
   EXPECT_EQ(all.http2.acks_max, 8U);
   EXPECT_EQ(all.http2.handshake_timeout, 9s);
   EXPECT_EQ(all.http2.header_timeout, 10s);
