@@ -336,6 +336,14 @@ void session::feed(std::span<const std::byte> bytes, clock::time_point now) {
   if (dead_) return;
   now_ = now;
   idle_frames_.now(now);
+  while (!bytes.empty() && !dead_) {
+    const auto [passed, was_reset] = idle_resets_.next(bytes);
+    if (!passed.empty()) receive(passed);
+    if (was_reset) count_idle_frame();
+  }
+}
+
+void session::receive(std::span<const std::byte> bytes) {
   const ssize_t taken = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   if (taken < 0) fail(static_cast<int>(taken));

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "h2/flood_guard.hpp"
+#include "h2/idle_reset_filter.hpp"
 #include "h2/limits.hpp"
 #include "h2/ping_guard.hpp"
 #include "http1/byte_buffer.hpp"
@@ -112,6 +113,10 @@ class session {
   session& operator=(const session&) = delete;
   ~session();  ///< Calls back no more.
 
+  /// From now on RST_STREAM of a stream that has not begun is skipped, and counted with the frames
+  /// that bring nothing. Else it ends the connection (RFC 9113, 6.4).
+  void skip_idle_resets() noexcept { idle_resets_.start(); }
+
   void feed(std::span<const std::byte> bytes, clock::time_point now);
 
   /// Appends what is to be sent until there is nothing more, or `to` holds send_bytes. True: more.
@@ -170,6 +175,7 @@ class session {
 
  private:
   struct callbacks;
+  void receive(std::span<const std::byte> bytes);
   void fail(int nghttp2_error);
   int end_at_once(std::string_view reason) noexcept;
   void count_idle_frame();
@@ -185,8 +191,9 @@ class session {
   nghttp2_session* session_ = nullptr;
   flood_guard idle_frames_{idle_frames_burst, idle_frames_per_second};
   ping_guard pings_;
-  clock::time_point now_;                 // of what is fed
-  clock::time_point header_since_;        // if in_header_
+  clock::time_point now_;           // of what is fed
+  clock::time_point header_since_;  // if in_header_
+  idle_reset_filter idle_resets_;
   http1::byte_buffer* output_ = nullptr;  // of the pull() that runs
   stream* current_ = nullptr;             // whose header came last, if it is open
   std::int32_t header_id_ = 0;            // of the stream whose header came last

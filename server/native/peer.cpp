@@ -34,6 +34,7 @@ peer::peer(const shared& of, stream_waker waker, clock::time_point now, const ht
     requests_.emplace(*this, session_, *http);
   } else {
     session_.police_pings();
+    session_.skip_idle_resets();
   }
 }
 
@@ -86,7 +87,10 @@ h2::stream* peer::open() {
 }
 
 h2::stream& peer::open_call() {
-  if (requests_) session_.police_pings();  // the peer speaks gRPC
+  if (requests_) {  // the peer speaks gRPC
+    session_.police_pings();
+    session_.skip_idle_resets();
+  }
   call* const made = new call(*this, shared_.handlers);
   made->batch_ = batch_;
   made->older_ = newest_;

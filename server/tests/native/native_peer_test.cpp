@@ -729,6 +729,7 @@ TEST(native_floods, each_ends_the_connection) {
        11},
       {"WINDOW_UPDATE", repeat(10'100, frame(window_update, none, 0, number(1))), 11},
       {"answers to no PING", repeat(10'100, frame(ping, ack, 0, "12345678")), 11},
+      {"RST_STREAM of no stream", repeat(10'100, frame(rst_stream, none, 5, number(8))), 11},
       {"rapid reset", resets, 2},
       {"CONTINUATION", continuations, 11},
       {"empty CONTINUATION", empty_continuations, 11},
@@ -867,6 +868,67 @@ TEST(native_errors, a_stream_below_the_last_is_one_but_not_if_it_was_open) {
   first.begin();
   first.feed(call_frames(3, "x"));
   EXPECT_EQ(goaway_code(first.feed(call_frames(1, "x"))), 1);
+}
+
+/// gRPC C++'s client sends it for a call that ends before its HEADERS are written.
+TEST(native_errors, a_reset_of_a_stream_that_never_began_ends_nothing) {
+  const std::string idle_reset = frame(rst_stream, none, 5, number(8));
+  const std::string bytes =
+      preface + frame(settings, none, 0, "") + frame(rst_stream, none, 1, number(8)) +
+      call_frames(3, "a", "/test/Wait") + idle_reset + idle_reset + call_frames(7, "b") +
+      frame(rst_stream, none, 5, number(8)) + frame(rst_stream, none, 9, number(8)) +
+      call_frames(9, "c") + frame(ping, none, 0, "12345678");
+  const auto expect_answers = [](peer_harness& connection, std::size_t cut) {
+    gate::instance().open();
+    connection.look();
+    EXPECT_EQ(goaway_code(connection.all), -1) << cut;
+    EXPECT_EQ(connection.answer_to(3).body, message(named("waited a"))) << cut;
+    EXPECT_EQ(connection.answer_to(7).body, reply_to("b")) << cut;
+    EXPECT_EQ(connection.answer_to(9).body, reply_to("c")) << cut;
+    EXPECT_EQ(connection.all.back().type, headers) << cut;
+    EXPECT_FALSE(connection.tested.is_over()) << cut;
+  };
+  for (std::size_t cut = 1; cut <= bytes.size(); ++cut) {
+    peer_harness connection;
+    connection.feed(bytes.substr(0, cut));
+    connection.feed(bytes.substr(cut));
+    expect_answers(connection, cut);
+    EXPECT_EQ(connection.counted(metrics::grpc::started), 3U) << cut;
+  }
+  peer_harness slow;
+  for (const char each : bytes) slow.feed(std::string(1, each));
+  expect_answers(slow, 0);
+}
+
+TEST(native_errors, a_reset_that_is_wrong_otherwise_ends_the_connection) {
+  const struct {
+    const char* what;
+    std::string bytes;
+    int code;
+  } rows[] = {
+      {"of no stream of the peer's", frame(rst_stream, none, 2, number(8)), 1},
+      {"of the connection", frame(rst_stream, none, 0, number(8)), 1},
+      {"too short", frame(rst_stream, none, 1, number(8, 3)), 6},
+      {"in a header",
+       frame(headers, none, 1, hpack(request_header())) + frame(rst_stream, none, 3, number(8)), 1},
+      {"in a header, later",
+       frame(headers, none, 1, hpack(request_header())) +
+           frame(continuation_frame, none, 1, hpack({{"x", "y"}})) +
+           frame(rst_stream, none, 3, number(8)),
+       1},
+  };
+  for (const auto& each : rows) {
+    peer_harness connection;
+    connection.begin();
+    EXPECT_EQ(goaway_code(connection.feed(each.bytes)), each.code) << each.what;
+  }
+  peer_harness open;
+  open.begin();
+  open.feed(call_frames(1, "a", "/test/Wait"));
+  open.feed(frame(rst_stream, none, 1, number(8)));
+  gate::instance().open();
+  EXPECT_EQ(gate::instance().cancelled, 1);
+  EXPECT_EQ(goaway_code(open.all), -1);
 }
 
 // Requests and their windows.
