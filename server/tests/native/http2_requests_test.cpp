@@ -410,13 +410,20 @@ TEST(http2_turns, a_long_one_waits_for_the_lane) {
   connection.begin();
   connection.feed(get(1, "/plaintext") + get(3, "/work?us=1") + get(5, "/work?us=1") +
                   get(7, "/plaintext"));
+  // A slice that ends early, as the test lost its processor, is no matter here.
+  const auto end_slices = [&] {
+    while (connection.tested.left() == rest::some) connection.look();
+  };
+  end_slices();
   EXPECT_EQ(connection.answer_to(1).status, "200");
   EXPECT_EQ(connection.answer_to(3).status, "");
   EXPECT_EQ(connection.tested.left(), rest::long_one);
   connection.look();
+  end_slices();
   EXPECT_EQ(connection.answer_to(3).status, "200");
   EXPECT_EQ(connection.tested.left(), rest::long_one);
   connection.look();
+  end_slices();
   EXPECT_EQ(connection.answer_to(5).status, "200");
   EXPECT_EQ(connection.answer_to(7).status, "200");
   EXPECT_EQ(connection.tested.left(), rest::nothing);
