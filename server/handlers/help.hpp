@@ -16,7 +16,8 @@ inline response help() noexcept {
               "GET  /healthz     200, 503 while a worker is stuck in a task\n"
               "GET  /readyz      200, 503 once it drains\n"
               "GET  /metrics     Prometheus text\n"
-              "gRPC helloworld.Greeter/SayHello on its own port; native, with --grpc native, on this one too\n"};
+              "gRPC helloworld.Greeter/SayHello on its own port; native, with --grpc native, on "
+              "this one too\n"};
 }
 
 }  // namespace bwos::server::handlers

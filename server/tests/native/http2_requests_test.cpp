@@ -174,7 +174,7 @@ TEST(http2_request, may_have_a_body_in_pieces_padded_with_trailers_or_none) {
   EXPECT_EQ(connection.answer_to(5).body, "before trailers");
   EXPECT_EQ(connection.answer_to(7).status, "200");
   EXPECT_EQ(connection.answer_to(7).field("content-length"), "0");
-  for (const std::uint32_t stream : {1, 3, 5, 7}) {
+  for (const std::uint32_t stream : {1U, 3U, 5U, 7U}) {
     EXPECT_TRUE(connection.answer_to(stream).ended) << stream;
     EXPECT_EQ(connection.answer_to(stream).reset, -1) << stream;
   }
