@@ -14,7 +14,7 @@ CASES = 145
 MODULE = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 
-# Cases that we may answer differently, for each port, with the sentence of RFC 9113 that allows it.
+# Cases that we answer differently, for each port, with the sentence of RFC 9113 that allows it, or why we do all the same.
 PREFACE = ("3.4: Clients and servers MUST treat an invalid connection preface as a connection error of type PROTOCOL_ERROR. A "
            "GOAWAY frame MAY be omitted in this case, since an invalid preface indicates that the peer is not using HTTP/2. "
            "(It is using HTTP/1.1, and is told so.)")
@@ -25,6 +25,8 @@ EARLY = ("8.1: A server can send a complete response prior to the client sending
          "depend on any portion of the request that has not been sent and received. (What is no POST of gRPC gets 405 when "
          "its header has come; then the stream is closed.)")
 NO_BODY = "8.1: An HTTP message consists of: [...] zero or more DATA frames containing the message content. (405 has none.)"
+NOT_BEGUN = ("Against 6.4: gRPC C++'s client sends it for a call that ends before its HEADERS are written, and gRPC's servers "
+             "skip it. (So do we, of peers that speak gRPC.)")
 AFTER_THE_ANSWER = {
     "http2/5.1: half closed (remote): Sends a DATA frame": CLOSED,
     "http2/5.1: half closed (remote): Sends a HEADERS frame": CLOSED,
@@ -37,6 +39,8 @@ DIFFERENT = {
     "HTTP": {"http2/3.5: Sends invalid connection preface": PREFACE, **AFTER_THE_ANSWER},
     "gRPC": {
         **AFTER_THE_ANSWER,
+        "http2/5.1: idle: Sends a RST_STREAM frame": NOT_BEGUN,
+        "http2/6.4: Sends a RST_STREAM frame on a idle stream": NOT_BEGUN,
         "generic/2: Sends a WINDOW_UPDATE frame on half-closed (remote) stream": NO_BODY,
         "generic/2: Sends a PRIORITY frame on half-closed (remote) stream": NO_BODY,
         "http2/5.1.2: Sends HEADERS frames that causes their advertised concurrent stream limit to be exceeded": EARLY,
