@@ -94,7 +94,8 @@ task<rpc::status> refuses_all(rpc::context& call, rpc::reader<HelloRequest>&,
   call.add_initial_metadata("x-initial-bin", std::string("\0\xff", 2));
   HelloReply reply;
   reply.set_message("one");
-  co_await replies.write(reply);
+  const bool written = co_await replies.write(reply);
+  EXPECT_TRUE(written);
   EXPECT_FALSE(call.add_initial_metadata("x-late", "1"));
   EXPECT_FALSE(call.add_trailing_metadata("grpc-status", "0"));
   EXPECT_FALSE(call.add_trailing_metadata("x-line", "a\nb"));
