@@ -396,6 +396,17 @@ void session::begin(stream& to, std::span<const field> header) {
   fail(nghttp2_submit_response(session_, to.id_, fields.data(), fields.size(), &provider));
 }
 
+bool stream::is_stalled(std::chrono::steady_clock::time_point now,
+                        std::chrono::microseconds patience) noexcept {
+  if (!has_body_left()) return false;
+  if (sent_at_ != std::chrono::steady_clock::time_point() && sent_seen_ == body_sent_) {
+    return now - sent_at_ >= patience;
+  }
+  sent_seen_ = body_sent_;
+  sent_at_ = now;
+  return false;
+}
+
 void session::append(stream& to, std::string& more) {
   waiting_bytes_ += more.size();
   if (to.has_body_left()) {

@@ -54,6 +54,10 @@ class stream {
   /// Bytes of the answer's body that have been pulled; of body_size().
   [[nodiscard]] std::size_t body_sent() const noexcept { return body_sent_; }
   [[nodiscard]] bool has_body_left() const noexcept { return body_sent_ < body_.size(); }
+  /// Asked now and then: whether there is a body, and nothing of it has gone since an earlier
+  /// question `patience` ago.
+  [[nodiscard]] bool is_stalled(std::chrono::steady_clock::time_point now,
+                                std::chrono::microseconds patience) noexcept;
 
  protected:
   stream() = default;
@@ -91,7 +95,9 @@ class stream {
   std::size_t held_ = 0;   // bytes of on_data() that have not been consumed
   std::string body_;
   std::size_t body_sent_ = 0;
-  std::size_t body_promised_ = 0;  // to nghttp2, for a frame that it has begun
+  std::size_t sent_seen_ = 0;                      // of its body, when is_stalled() was asked
+  std::chrono::steady_clock::time_point sent_at_;  // it was last seen to go on; none: min
+  std::size_t body_promised_ = 0;                  // to nghttp2, for a frame that it has begun
 };
 
 class application {
@@ -167,8 +173,9 @@ class session {
   /// Of what was fed last.
   [[nodiscard]] clock::time_point now() const noexcept { return now_; }
   [[nodiscard]] bool in_header() const noexcept { return in_header_; }
-  /// While in_header(): when its first frame was fed.
+  /// While in_header(): when its first frame was fed, or whoever did not read gave it time anew.
   [[nodiscard]] clock::time_point header_since() const noexcept { return header_since_; }
+  void renew_header(clock::time_point now) noexcept { header_since_ = now; }
   /// Bytes of answers that pull() has not given.
   [[nodiscard]] std::size_t waiting_bytes() const noexcept { return waiting_bytes_; }
   [[nodiscard]] std::size_t streams() const noexcept { return streams_; }

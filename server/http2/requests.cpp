@@ -152,6 +152,7 @@ request exchange::asked() const noexcept {
 
 /// What comes of its body yet is dropped, within the bounds of HTTP/1.1's last answers.
 void exchange::refuse(status why) {
+  expects_continue_ = false;
   in_.shared_.metrics.here().request(route::other, why);
   answer(why == status::service_unavailable ? http1::life::busy_response() : error_response(why));
   in_.drop_content(*this);
@@ -199,10 +200,29 @@ h2::stream* requests::open() {
 }
 
 requests::rest requests::run(clock::time_point now) {
-  expire(now);
+  const bool owed = left_ != rest::nothing;
+  if (!owed) expire(now);
   if (std::exchange(awaits_continue_, false)) invite();
   left_ = run_ready(now);
+  if (owed && left_ == rest::nothing) renew(now);
   return left_;
+}
+
+/// While answers were owed nothing was received: what the peer has sent meanwhile is not late.
+void requests::renew(clock::time_point now) noexcept {
+  for (exchange* each = soonest_; each != nullptr; each = each->later_) {
+    each->deadline_ = now + shared_.limits.body_timeout;
+  }
+  session_.renew_header(now);
+}
+
+void requests::sweep(clock::time_point now) {
+  for (exchange* each = newest_; each != nullptr;) {
+    exchange& which = *std::exchange(each, each->older_);
+    if (!which.open_ || !which.is_stalled(now, shared_.limits.write_timeout)) continue;
+    count_timeout(metrics::timeout::write);
+    session_.reset(which, h2::error::cancel);
+  }
 }
 
 requests::rest requests::run_ready(clock::time_point now) {

@@ -100,6 +100,8 @@ class requests {
   rest run(clock::time_point now);
 
   [[nodiscard]] rest left() const noexcept { return left_; }
+  /// Now and then: gives up answers that their windows do not let go (--write-timeout).
+  void sweep(clock::time_point now);
   /// When run() is wanted at the latest, though nothing comes.
   [[nodiscard]] clock::time_point deadline() const noexcept {
     return soonest_ == nullptr ? clock::time_point::max() : soonest_->deadline_;
@@ -112,6 +114,7 @@ class requests {
 
   rest run_ready(clock::time_point now);
   void expire(clock::time_point now);
+  void renew(clock::time_point now) noexcept;
   void invite();
   void complete(exchange& which) noexcept;
   void wait_for_body(exchange& which) noexcept;

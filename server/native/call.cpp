@@ -369,7 +369,7 @@ std::span<const field> call::trailers() {
   encoded_message_ = percent_encode(status_.message);
   trailers_ = {field{"grpc-status", text_of(status_.what)}, {"grpc-message", encoded_message_}};
   const std::size_t count = encoded_message_.empty() ? 1 : 2;
-  if (!additions_ || running_) return std::span(trailers_).first(count);
+  if (running_ || !additions_) return std::span(trailers_).first(count);
   std::vector<field>& all = additions_->trailers;
   all.assign(trailers_.begin(), trailers_.begin() + static_cast<std::ptrdiff_t>(count));
   for (const auto& [name, value] : additions_->trailing) all.emplace_back(name, value);
@@ -425,7 +425,7 @@ void call::answer_without_messages() {
   std::size_t count = 3;
   if (!encoded_message_.empty()) fields[count++] = {"grpc-message", encoded_message_};
   if (bad_encoding_) fields[count++] = {"grpc-accept-encoding", encodings};
-  if (!additions_ || running_) {
+  if (running_ || !additions_) {
     return peer_->session_.answer(*this, std::span(fields).first(count));
   }
   std::vector<field>& all = additions_->header;

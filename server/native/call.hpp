@@ -132,10 +132,8 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   std::uint32_t message_size_ = 0;
   std::uint32_t missing_ = 0;  // of it, in a stream
   encoding encoding_ = encoding::identity;
-  std::size_t ahead_ = 0;      // bytes of the message, consumed though it is not finished
-  std::size_t sent_seen_ = 0;  // of its body, when sent_at_ was taken
-  clock::time_point begun_;    // the message that is read: its header's end, or its first byte
-  clock::time_point sent_at_;  // what it answered was last seen to go out
+  std::size_t ahead_ = 0;    // bytes of the message, consumed though it is not finished
+  clock::time_point begun_;  // the message that is read: its header's end, or its first byte
   bool compressed_ = false;
   bool posted_ = false;   // :method
   bool is_grpc_ = false;  // content-type

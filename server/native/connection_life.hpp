@@ -29,6 +29,9 @@ using clock = std::chrono::steady_clock;
 /// Sends in a row, of an answer larger than h2::send_bytes, before others get their turn.
 inline constexpr int sends_max = 4;
 
+/// Turns of sending in a row: then the peer is heard, who may want no more of it.
+inline constexpr int unheard_turns_max = 4;
+
 /// Of gRPC alone; or, with `http`, of its routes too, and with what it began with.
 template <class Sockets>
 class connection : public connection_base<Sockets> {
@@ -81,6 +84,7 @@ class connection : public connection_base<Sockets> {
   std::string first_;
   peer peer_;
   clock::time_point deadline_;
+  int unheard_turns_ = 0;  // since it was last listened to
 };
 
 template <class Sockets>
@@ -92,6 +96,7 @@ next connection<Sockets>::begin() {
 
 template <class Sockets>
 next connection<Sockets>::take(const received& got) {
+  unheard_turns_ = 0;
   if (got.error == std::errc::operation_canceled || got.error == std::errc::timed_out) {
     peer_.look(clock::now());
     return flush();
@@ -102,7 +107,13 @@ next connection<Sockets>::take(const received& got) {
 
 template <class Sockets>
 next connection<Sockets>::go_on() {
-  if (peer_.left() != http2::requests::rest::nothing) peer_.look(clock::now());
+  if (peer_.left() != http2::requests::rest::nothing) {
+    peer_.look(clock::now());
+  } else if (++unheard_turns_ > unheard_turns_max) {
+    deadline_ = clock::now();  // what is not there now is not waited for
+    socket_.deadline(deadline_);
+    return next::receive;
+  }
   return flush();
 }
 

@@ -313,6 +313,7 @@ void peer::sweep(clock::time_point now) {
     call& which = *std::exchange(each, each->older_);
     if (which.open_ && which.header_done_) sweep(which, now);
   }
+  if (requests_) requests_->sweep(now);
 }
 
 void peer::sweep(call& which, clock::time_point now) {
@@ -324,12 +325,7 @@ void peer::sweep(call& which, clock::time_point now) {
       shared_.metrics.here().timed_out(metrics::timeout::body);
       which.fail(rpc::code::deadline_exceeded, "message not received in time");
     }
-  } else if (!which.has_body_left()) {
-    return;
-  } else if (which.sent_at_ == clock::time_point{} || which.sent_seen_ != which.body_sent()) {
-    which.sent_seen_ = which.body_sent();
-    which.sent_at_ = now;
-  } else if (now - which.sent_at_ >= shared_.http2.write_timeout) {
+  } else if (which.is_stalled(now, shared_.http2.write_timeout)) {
     shared_.metrics.here().timed_out(metrics::timeout::write);
     session_.reset(which, h2::error::cancel);
   }
@@ -338,6 +334,7 @@ void peer::sweep(call& which, clock::time_point now) {
 /// Of the handshake, a header, or nothing being asked for.
 peer::clock::time_point peer::connection_deadline() const noexcept {
   if (!session_.is_established()) return began_ + shared_.http2.handshake_timeout;
+  if (left() != http2::requests::rest::nothing) return clock::time_point::max();  // it is our turn
   if (session_.in_header()) return session_.header_since() + shared_.http2.header_timeout;
   return session_.streams() == 0 ? idle_since_ + shared_.http2.idle_timeout
                                  : clock::time_point::max();
