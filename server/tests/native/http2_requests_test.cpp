@@ -345,6 +345,52 @@ TEST(http2_limits, answers_that_nobody_takes_make_others_refused) {
   EXPECT_EQ(connection.answer_to(3).reset, 7);
 }
 
+TEST(http2_limits, an_answer_that_its_window_never_lets_go_is_given_up) {
+  options_of_harness how;
+  how.http.write_timeout = 4s;
+  how.http2.write_timeout = 4s;
+  http_harness connection(how);
+  connection.begin(number(4, 2) + number(0));  // INITIAL_WINDOW_SIZE 0
+  connection.feed(get(1, "/plaintext") + get(3, "/plaintext"));
+  const auto begun = connection.now;
+  for (bool fed = false; connection.answer_to(1).reset == -1; fed = true) {
+    ASSERT_LT(connection.now - begun, 10s);
+    if (!fed) connection.feed(frame(window_update, none, 3, number(100)));
+    connection.now = connection.tested.deadline();
+    connection.look();
+  }
+  EXPECT_GE(connection.now - begun, 4s);
+  EXPECT_EQ(connection.answer_to(1).reset, 8);
+  EXPECT_EQ(connection.answer_to(3).body, "Hello, World!");
+  EXPECT_EQ(connection.answer_to(3).reset, -1);
+  EXPECT_EQ(connection.timeouts(metrics::timeout::write), 1U);
+}
+
+/// What it has sent meanwhile lies unread.
+TEST(http2_limits, the_time_in_which_nobody_reads_is_not_the_peers) {
+  options_of_harness how;
+  how.lane_threshold = 1000;
+  how.http.body_timeout = 1s;
+  how.http2.header_timeout = 1s;
+  http_harness connection(how);
+  for (int i = 0; i < 20; ++i) connection.times.note(route::work, 4000);
+  connection.begin();
+  const std::string late = header_frame(7, asks("POST", "/echo"), end_stream);
+  connection.feed(get(1, "/work?us=1") + header_frame(3, asks("POST", "/echo")) +
+                  late.substr(0, 9));
+  ASSERT_NE(connection.tested.left(), rest::nothing);
+  connection.now += 2s;
+  while (connection.tested.left() != rest::nothing) connection.look();
+  EXPECT_EQ(connection.answer_to(1).status, "200");
+  connection.feed(late.substr(9) + frame(data, end_stream, 3, "in time"));
+  EXPECT_EQ(connection.answer_to(7).status, "200");
+  EXPECT_EQ(connection.answer_to(3).body, "in time");
+  connection.feed(header_frame(9, asks("POST", "/echo")));
+  connection.now += 1s;  // now it is
+  connection.look();
+  EXPECT_EQ(connection.answer_to(9).status, "408");
+}
+
 TEST(http2_limits, a_body_that_does_not_come_is_a_timeout) {
   options_of_harness how;
   how.http.body_timeout = 5s;
@@ -381,6 +427,13 @@ TEST(http2_limits, who_waits_to_be_told_to_send_its_body_is) {
   EXPECT_EQ(connection.feed(header_frame(3, expects) + frame(data, none, 3, "b")).size(), 0U);
   connection.feed(header_frame(5, expects, end_stream));
   EXPECT_EQ(connection.answer_to(5).header_frames, 1);
+  // Nor if it is refused: what is final is the last.
+  const fields refused =
+      asks("POST", "/echo", {{"content-length", "99999999"}, {"expect", "100-continue"}});
+  connection.feed(header_frame(7, refused) + header_frame(9, expects));
+  EXPECT_EQ(connection.answer_to(7).status, "413");
+  EXPECT_EQ(connection.answer_to(7).header_frames, 1);
+  EXPECT_EQ(connection.answer_to(9).header_frames, 1);
 }
 
 TEST(http2_turns, many_requests_give_way_and_are_all_answered) {
