@@ -56,29 +56,32 @@ class alignas(8) call_operation {
   [[nodiscard]] void* tag() noexcept;
   /// True: the coroutine waits; *this and its frame may be gone.
   [[nodiscard]] bool started() noexcept { return !arrive(starter); }
-  [[nodiscard]] bool ok() const noexcept { return ok_; }
+  /// Once both have arrived.
+  [[nodiscard]] bool ok() const noexcept {
+    // [operation.ok] relaxed: whoever was last has handed it on. Partner: [operation.arrive].
+    return (parties_.load(std::memory_order_relaxed) & succeeded) != 0;
+  }
 
   static void deliver(void* which, bool ok) noexcept {
     auto& self = *static_cast<call_operation*>(which);
-    self.ok_ = ok;
-    executor& workers = self.workers_;
-    continuation& waiting = *self.waiting_;
-    if (self.arrive(completer)) workers.post(waiting);
+    const bool last = self.arrive(ok ? completer | succeeded : completer);
+    if (last) self.workers_.post(*self.waiting_);  // otherwise self may be gone already
   }
 
  private:
   static constexpr std::uint8_t starter = 1;
   static constexpr std::uint8_t completer = 2;
+  static constexpr std::uint8_t succeeded = 4;
 
   [[nodiscard]] bool arrive(std::uint8_t party) noexcept {
+    constexpr std::uint8_t both = starter | completer;
     // [operation.arrive] acq_rel: release of what this party did, acquire of what the other did.
     // Partner: [operation.arrive].
-    return (parties_.fetch_or(party, std::memory_order_acq_rel) | party) == (starter | completer);
+    return ((parties_.fetch_or(party, std::memory_order_acq_rel) | party) & both) == both;
   }
 
   executor& workers_;
   continuation* waiting_ = nullptr;
-  bool ok_ = false;
   std::atomic<std::uint8_t> parties_{0};
 };
 
