@@ -257,11 +257,12 @@ TEST_P(grpc_end_to_end, wrong_answers_are_errors_of_their_kind) {
 
 TEST_P(grpc_end_to_end, calls_of_a_server_that_dies_are_lost_or_unsent) {
   peer server({program()});
-  const options with =
+  options with =
       one_second(server.target(), {"name=open," + burn + ",connections=2,rate=500,window=1000",
                                    "name=closed," + burn + ",connections=2,streams=5"});
+  with.duration_s = 3;  // time enough on a busy machine to be answered first
   std::jthread killer([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2200));
     server.stop();
   });
   const outcome found = run(with);

@@ -172,11 +172,11 @@ class Slowloris(ServerTest):
                 for _ in range(100):  # a byte from each of some, in turn
                     s = slow[at]
                     if s not in ended:
+                        began.setdefault(s, time.monotonic())
                         try:
                             s.send(drip[sent:sent + 1])
                         except ConnectionError:
                             pass  # it has been answered
-                        began.setdefault(s, time.monotonic())
                     at += 1
                     if at == len(slow):
                         at = 0
