@@ -427,7 +427,7 @@ TEST(h2_connection, frames_may_be_cut_padded_continued_and_of_unknown_kinds) {
     }
     self.answer_all();
   });
-  const outcome found = load(at, {grpc}, 0.5);
+  const outcome found = load(at, {grpc}, 2);
   EXPECT_GE(found.classes[0].answered, 5U);
   EXPECT_EQ(found.failures(), 0U);
 }
