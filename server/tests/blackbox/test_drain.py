@@ -171,7 +171,7 @@ class Drain(unittest.TestCase):
             server.signal(signal.SIGTERM)
             self.ended_well(server)
             report = json.loads(load.communicate(timeout=PATIENCE)[0])
-            self.assertGreater(report["statusCodeDistribution"]["OK"], 100)
+            self.assertGreater(report["statusCodeDistribution"]["OK"], 16, "not even one for each caller")
             # Calls that never left, as there was nowhere to go, are not the server's. A connection that the server ends
             # under a call is told otherwise: EOF, or reset by peer.
             never_left = ("connection refused|the connection is draining|transport is closing|"
