@@ -40,8 +40,10 @@ using std::chrono::system_clock;
 /// reflection stream) and for peers to take their GOAWAY, once our own calls have ended. A guess: a
 /// round trip anywhere.
 constexpr std::chrono::milliseconds other_streams_grace{250};
-/// The shutdown cancels calls that are on their way. It comes when so long after the GOAWAY no call
-/// has come, the same guess, or for peers that pay no heed when goaway_patience is over.
+/// gRPC's shutdown cancels calls that are on their way, and closes connections with what their
+/// peers have sent unread, whose reset overtakes answers. So it comes when so long after the GOAWAY
+/// no call has come and all have ended, the same guess: peers have closed by then. Or for those
+/// that pay no heed when goaway_patience is over.
 constexpr std::chrono::milliseconds goaway_grace{250};
 constexpr std::chrono::seconds goaway_patience{5};
 
@@ -70,14 +72,18 @@ struct counters {
   std::atomic<std::uint64_t> cancelled{0};
   std::atomic<std::uint64_t> unserved{0};
 
-  // [calls.count] relaxed: a sum for people to read; nothing is concluded from it. Partner:
-  // [calls.read].
+  // [calls.count] relaxed: a sum that only grows, for people to read. The stop concludes from two
+  // that no call is left, which a sum that lags can only put off: it looks again a grace later.
+  // Partner: [calls.read].
   static void add(std::atomic<std::uint64_t>& counter) noexcept {
     counter.fetch_add(1, std::memory_order_relaxed);
   }
   // [calls.read] relaxed: publishes nothing but itself. Partner: [calls.count].
   static std::uint64_t read(const std::atomic<std::uint64_t>& counter) noexcept {
     return counter.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t ended() const noexcept {
+    return read(ok) + read(failed) + read(cancelled);
   }
 };
 
@@ -315,15 +321,19 @@ void grpc_server::core::arm_and_poll(unsigned calls) {
 }
 
 void grpc_server::core::send_peers_away(steady_clock::time_point deadline) {
-  ignore_new_connections_to(bound.port);
+  stop_listening_on(bound.port);
   if (!goaways_can_be_sent()) return;
-  const auto end = std::min(deadline, steady_clock::now() + goaway_patience);
-  std::uint64_t before = 0;
-  do {
-    before = counters::read(count.started);
+  const auto heedless = steady_clock::now() + goaway_patience;
+  bool quiet = false;  // no call has come since, and none is left
+  for (auto now = steady_clock::now(); !quiet && now < deadline; now = steady_clock::now()) {
+    const std::uint64_t before = counters::read(count.started);
     send_goaways(*server);  // again: gRPC may since have taken one that was in the backlog
-    std::this_thread::sleep_until(std::min(end, steady_clock::now() + goaway_grace));
-  } while (counters::read(count.started) != before && steady_clock::now() < end);
+    const std::uint64_t ended = count.ended();
+    std::this_thread::sleep_until(std::min(deadline, now + goaway_grace));
+    const bool more = counters::read(count.started) != before;
+    if (more && steady_clock::now() >= heedless) return;
+    quiet = !more && ended == before;
+  }
 }
 
 grpc_server::grpc_server(executor& workers, const grpc_options& settings, const service& handlers) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "grpc/goaway.hpp"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
-#include <bwos/stream.hpp>
 #include <charconv>
 #include <filesystem>
 #include <string>
@@ -70,15 +72,22 @@ void send_goaways(grpc::Server& /*server*/) noexcept {}
 
 #endif
 
-void ignore_new_connections_to(std::uint16_t port) noexcept {
-  std::error_code unreadable;  // no /proc: peers may come back, and lose a call at the shutdown
+void stop_listening_on(std::uint16_t port) noexcept {
+  // What gRPC holds instead: a socket of no address, to which nobody connects, until it closes it.
+  const int nowhere = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const sockaddr_un unnamed{.sun_family = AF_UNIX, .sun_path = {}};
+  if (nowhere < 0) return;  // no descriptor, no /proc: peers may come back, and lose a call
+  ::bind(nowhere, reinterpret_cast<const sockaddr*>(&unnamed), sizeof unnamed.sun_family);
+  ::listen(nowhere, 0);
+  std::error_code unreadable;
   std::filesystem::directory_iterator entry("/proc/self/fd", unreadable);
   for (; !unreadable && entry != end(entry); entry.increment(unreadable)) {
     const std::string name = entry->path().filename();
     int fd = -1;
     std::from_chars(name.data(), name.data() + name.size(), fd);
-    if (listens_on(fd, port)) ignore_new_connections(fd);
+    if (listens_on(fd, port)) ::dup3(nowhere, fd, O_CLOEXEC);
   }
+  ::close(nowhere);
 }
 
 }  // namespace bwos::server

@@ -15,8 +15,11 @@ namespace bwos::server {
 /// where it cannot be done: then gRPC's shutdown asks them, and cancels what was on its way.
 void send_goaways(grpc::Server& server) noexcept;
 
-/// Any thread: this process' listening sockets of a port take no more connections. gRPC closes its
-/// own only with its shutdown, and peers that were sent away would come back until then.
-void ignore_new_connections_to(std::uint16_t port) noexcept;
+/// Any thread: closes this process' listening sockets of a port: peers are refused from now on, and
+/// so are those whose handshakes had just ended. gRPC closes its own only with its shutdown, and
+/// peers that were sent away would come back until then. It goes on to hold a descriptor of the
+/// same number. (A filter that drops their packets instead is not for ordinary users on every
+/// kernel.)
+void stop_listening_on(std::uint16_t port) noexcept;
 
 }  // namespace bwos::server

@@ -220,9 +220,9 @@ class listener {
   std::shared_ptr<state> state_;
 };
 
-/// Any thread: a listening socket takes no new connections from now on, where the kernel has socket
-/// filters. Handshakes that have begun go on, so that closing it a round trip later resets nobody;
-/// a peer that comes in between tries again a second later.
+/// Any thread: a listening socket takes no new connections from now on, where the kernel lets this
+/// user have socket filters (if not: nothing). Handshakes that have begun go on, so that closing it
+/// a round trip later resets nobody; a peer that comes in between tries again a second later.
 void ignore_new_connections(int listening_socket) noexcept;
 
 }  // namespace bwos
