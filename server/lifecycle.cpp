@@ -205,9 +205,7 @@ void server::serve_unready(const termination_signals& signals) {
 }
 
 void server::drain(const termination_signals& signals) {
-  // [service.drain] relaxed: whoever misses it sees it at its next request or wake-up. Partner:
-  // [service.draining].
-  service_.draining.store(true, std::memory_order_relaxed);
+  service_.drain();
   if (grpc_) grpc_->begin_drain();
   serve_unready(signals);
   const auto deadline = clock::now() + settings_.drain_timeout;

@@ -9,14 +9,16 @@
 #include <string>
 #include <string_view>
 
+#include "drain_bell.hpp"
 #include "message.hpp"
 
 namespace bwos::server {
 
 /// What handlers see of the server. One for all transports, alive as long as any of them.
 struct service {
-  /// Set once, by the thread that got the signal.
+  /// Set once, by drain().
   std::atomic<bool> draining{false};
+  mutable drain_bell bell;             ///< Rung behind that.
   std::uint64_t work_us_max = 10'000;  ///< 0: there is no /work.
   bool has_test_service = false;       ///< grpc.testing.TestService is served.
   std::function<void(std::string& to)>
@@ -27,6 +29,13 @@ struct service {
   [[nodiscard]] bool is_draining() const noexcept {
     // [service.draining] relaxed: it orders nothing. Partner: [service.drain].
     return draining.load(std::memory_order_relaxed);
+  }
+  /// The server is not ready any more. By the thread that got the signal.
+  void drain() noexcept {
+    // [service.drain] relaxed: whoever misses it sees it at its next request or wake-up, and
+    // whoever listens to the bell by its lock. Partner: [service.draining].
+    draining.store(true, std::memory_order_relaxed);
+    bell.ring();
   }
 };
 

@@ -56,7 +56,12 @@ void call::cancel() noexcept {
   // [call.cancel] relaxed: it publishes nothing but itself. Partner: [call.cancelled].
   cancelled_.store(true, std::memory_order_relaxed);
   if (!exchange_ || !running_) return;
-  if (coroutine_waiter* const waits = exchange_->cancel()) peer_->shared_.workers.post(*waits);
+  if (coroutine_waiter* const waits = exchange_->cancel()) post(*waits);
+}
+
+/// A handler that waited goes on, on a worker.
+void call::post(coroutine_waiter& waiting) noexcept {
+  peer_->shared_.workers.post(waiting);
 }
 
 std::vector<std::string> call::metadata(std::string_view name) const {

@@ -98,6 +98,7 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
     if (additions_) additions_->begun = true;
   }
   void push() noexcept;
+  void post(coroutine_waiter& waiting) noexcept;
   void begin_answer();
   void finish_answer();
   void answer_without_messages();

@@ -59,11 +59,24 @@ bool exchange::is_ready() const noexcept {
       return over_ || unread_ > 0 || no_more_;
     case wait::write:
       return over_ || fits(wants_);
+    case wait::notice:
+      return over_ || noticed_;
+    case wait::end:
+      return over_;
   }
   return false;
 }
 
 // The handler.
+
+/// True: it does.
+bool exchange::wait_for(wait what, coroutine_waiter& waiting) noexcept {
+  const std::lock_guard held(mutex_);
+  waits_for_ = what;
+  if (is_ready()) return false;
+  waiter_ = &waiting;
+  return true;
+}
 
 rpc::step exchange::try_read(google::protobuf::MessageLite& into) {
   std::unique_lock held(mutex_);
@@ -95,11 +108,7 @@ rpc::step exchange::try_read(google::protobuf::MessageLite& into) {
 }
 
 bool exchange::wait_to_read(coroutine_waiter& waiting) {
-  const std::lock_guard held(mutex_);
-  waits_for_ = wait::read;
-  if (is_ready()) return false;
-  waiter_ = &waiting;
-  return true;
+  return wait_for(wait::read, waiting);
 }
 
 /// Compresses it, once however often it is tried. False: that makes it no smaller.
@@ -140,15 +149,21 @@ rpc::step exchange::try_write(const google::protobuf::MessageLite& from, bool co
 
 bool exchange::wait_to_write(const google::protobuf::MessageLite&, bool,
                              coroutine_waiter& waiting) {
-  const std::lock_guard held(mutex_);
-  waits_for_ = wait::write;
-  if (is_ready()) return false;
-  waiter_ = &waiting;
-  return true;
+  return wait_for(wait::write, waiting);
 }
 
 void exchange::write_last(const google::protobuf::MessageLite& from) {
   (void)write(from, true, false);
+}
+
+void exchange::notify() noexcept {
+  coroutine_waiter* waits = nullptr;
+  {
+    const std::lock_guard held(mutex_);
+    noticed_ = true;
+    if (waits_for_ == wait::notice) waits = std::exchange(waiter_, nullptr);
+  }
+  if (waits != nullptr) call_.post(*waits);
 }
 
 bool exchange::end() noexcept {

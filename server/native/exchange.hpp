@@ -26,6 +26,8 @@
 // Test: native_stream_test.cpp
 #pragma once
 
+#include <bwos/waiter.hpp>
+#include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -62,8 +64,15 @@ class exchange final : public rpc::message_stream {
                                    coroutine_waiter& waiting) override;
   /// The only reply of a call, or the last: it waits for nothing.
   void write_last(const google::protobuf::MessageLite& from);
+  /// Awaitables: until notify(), before or after; until nobody wants anything any more. The former
+  /// ends with the latter, too.
+  [[nodiscard]] auto notice() noexcept { return pause(*this, wait::notice); }
+  [[nodiscard]] auto end_of_call() noexcept { return pause(*this, wait::end); }
   /// It has ended. True: the caller pushes the call on the inbox.
   [[nodiscard]] bool end() noexcept;
+
+  /// Any thread, while the handler has not ended: it goes on with notice().
+  void notify() noexcept;
 
   // The runner.
   /// Of a message: its prefix, if it begins here, and bytes of its body. True: the handler has
@@ -95,8 +104,25 @@ class exchange final : public rpc::message_stream {
   [[nodiscard]] bool has_unread() noexcept;
 
  private:
-  enum class wait : std::uint8_t { none, read, write };
+  enum class wait : std::uint8_t { none, read, write, notice, end };
 
+  class pause : coroutine_waiter {
+   public:
+    pause(exchange& of, wait what) noexcept : of_(of), what_(what) {}
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    template <class Promise>
+    bool await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
+      set(waiting);
+      return of_.wait_for(what_, *this);
+    }
+    void await_resume() const noexcept {}
+
+   private:
+    exchange& of_;
+    const wait what_;
+  };
+
+  [[nodiscard]] bool wait_for(wait what, coroutine_waiter& waiting) noexcept;
   [[nodiscard]] bool is_here() const noexcept;
   void tell(std::unique_lock<std::mutex>& held) noexcept;
   [[nodiscard]] bool fits(std::size_t bytes) const noexcept {
@@ -119,6 +145,7 @@ class exchange final : public rpc::message_stream {
   coroutine_waiter* waiter_ = nullptr;
   wait waits_for_ = wait::none;
   bool no_more_ = false;
+  bool noticed_ = false;
   bool over_ = false;
   bool told_ = false;
   bool ended_ = false;

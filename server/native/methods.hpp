@@ -9,6 +9,7 @@
 #include "native/call.hpp"
 #include "native/handler_run.hpp"
 #include "rpc/context.hpp"
+#include "rpc/paths.hpp"
 
 namespace bwos::server::native {
 
@@ -19,6 +20,7 @@ struct method {
   void (*handler)();  ///< Of the kind and types that `make` knows.
   bool reads_stream = false;
   bool writes_stream = false;
+  bool is_lasting = false;  ///< See rpc::is_lasting().
 };
 
 namespace detail {
@@ -112,7 +114,8 @@ class method_table {
                    const method& self) { return Run(of, reinterpret_cast<Handler>(self.handler)); },
         .handler = reinterpret_cast<void (*)()>(handler),
         .reads_stream = reads_stream,
-        .writes_stream = writes_stream};
+        .writes_stream = writes_stream,
+        .is_lasting = rpc::is_lasting(path)};
   }
 
   struct hash : std::hash<std::string_view> {

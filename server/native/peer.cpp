@@ -126,7 +126,22 @@ void peer::run_ready(clock::time_point now) {
 /// the next pull.
 bool peer::pull(http1::byte_buffer& to) {
   if (!ready_.empty()) run_ready(now_);
-  return session_.pull(to) || !ready_.empty();
+  return session_.pull(to) || !ready_.empty() || end_lasting();
+}
+
+/// Of a server that leaves, behind all other streams. False: there are none.
+bool peer::end_lasting() {
+  if (leave_ != leave::left || !leaves()) return false;
+  std::size_t lasting = 0;
+  for (const call* each = newest_; each != nullptr; each = each->older_) {
+    lasting += each->open_ && !each->answered_ && each->running_ && each->method_->is_lasting;
+  }
+  if (lasting == 0 || lasting < session_.streams()) return false;
+  for (call* each = newest_; each != nullptr;) {
+    call& which = *std::exchange(each, each->older_);
+    if (which.open_) which.fail(rpc::code::unavailable, "the server leaves");
+  }
+  return true;
 }
 
 void peer::run(call& which, clock::time_point now) {
@@ -274,11 +289,16 @@ void peer::settle(clock::time_point now) {
   look_after(now);
 }
 
-/// What the connection is due.
-void peer::look_after(clock::time_point now) {
+/// The server does.
+bool peer::leaves() const noexcept {
   // [peer.leaving] relaxed: the interruption that comes after it brings it here, or a later one.
   // Partner: [native.leave].
-  const bool drains = shared_.leaving.load(std::memory_order_relaxed);
+  return shared_.leaving.load(std::memory_order_relaxed);
+}
+
+/// What the connection is due.
+void peer::look_after(clock::time_point now) {
+  const bool drains = leaves();
   if (leave_ == leave::no && (drains || now >= age_end_)) {
     session_.notice();
     leave_at_ = now + h2::goaway_patience;

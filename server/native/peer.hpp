@@ -102,6 +102,8 @@ class peer final : h2::application {
   void settle(clock::time_point now);
   void look_after(clock::time_point now);
   void go(clock::time_point now);
+  [[nodiscard]] bool leaves() const noexcept;
+  bool end_lasting();
   void answered(call& which) noexcept;
   void release(call& which) noexcept;
   void discarded(call& which) noexcept;

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <thread>
 
-#include "handlers/grpc_health.hpp"
 #include "limits.hpp"
+#include "native/health.hpp"
 #include "rpc/services.hpp"
 
 namespace bwos::server::native {
@@ -22,7 +22,8 @@ method_table all_methods(const service& of) {
   google::protobuf::SetLogHandler(nullptr);
   method_table made;
   rpc::add_services(made, of);
-  made.unary("/grpc.health.v1.Health/Check", &handlers::check_health);
+  made.unary("/grpc.health.v1.Health/Check", &check_health);
+  made.server_stream("/grpc.health.v1.Health/Watch", &watch_health);
   return made;
 }
 

@@ -24,7 +24,7 @@ class server final : public grpc_transport {
   /// Not without one of its own.
   [[nodiscard]] std::string address() const override;
   [[nodiscard]] const method_table& methods() const noexcept { return methods_; }
-  void begin_drain() noexcept override {}  // the health service reads service::draining
+  void begin_drain() noexcept override {}  // the health service goes by service::drain()
   void shutdown(std::chrono::steady_clock::time_point deadline) override;
   [[nodiscard]] std::optional<std::size_t> connections() const noexcept override {
     return listener_ ? listener_->connections() : 0;

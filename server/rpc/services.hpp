@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "handlers/burn.hpp"
 #include "handlers/hello.hpp"
 #include "handlers/test_service.hpp"
+#include "rpc/paths.hpp"
 
 namespace bwos::server::rpc {
 
@@ -25,9 +29,37 @@ void add_services(Transport& to, const service& of) {
   to.both_streams("/grpc.testing.TestService/HalfDuplexCall", &handlers::half_duplex_call);
 }
 
-/// "helloworld.Greeter" of "/helloworld.Greeter/SayHello".
-constexpr std::string_view service_of(std::string_view path) noexcept {
-  return path.substr(1, path.rfind('/') - 1);
+namespace detail {
+
+struct name_collector {
+  std::vector<std::string_view> names;
+
+  template <class Handler>
+  void unary(std::string_view path, Handler /*handler*/) {
+    const std::string_view name = service_of(path);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  template <class Handler>
+  void server_stream(std::string_view path, Handler handler) {
+    unary(path, handler);
+  }
+  template <class Handler>
+  void client_stream(std::string_view path, Handler handler) {
+    unary(path, handler);
+  }
+  template <class Handler>
+  void both_streams(std::string_view path, Handler handler) {
+    unary(path, handler);
+  }
+};
+
+}  // namespace detail
+
+/// The services of add_services(), each once.
+inline std::vector<std::string_view> service_names(const service& of) {
+  detail::name_collector found;
+  add_services(found, of);
+  return std::move(found.names);
 }
 
 }  // namespace bwos::server::rpc

@@ -10,78 +10,22 @@
 #include <thread>
 #include <vector>
 
-#include "native/server.hpp"
-#include "running_server.hpp"
-#include "runtime.hpp"
+#include "each_transport.hpp"
 
 namespace bwos::server::test {
 namespace {
 
 using namespace grpc::testing;
 
-enum class transport : std::uint8_t { native, native_asio_pool, cpp };
-
-class interop : public testing::TestWithParam<transport> {
+class interop : public each_transport {
  protected:
-  interop() {
-    settings_.executor =
-        GetParam() == transport::native_asio_pool ? executor_kind::asio_pool : executor_kind::bwos;
-    settings_.workers = 2;
-    handlers_.has_test_service = true;
-    threads_ = make_runtime(settings_);
-    if (GetParam() == transport::cpp) {
-      server_ = std::make_unique<grpc_server>(threads_->workers(), any_port(), handlers_);
-    } else {
-      server_ = std::make_unique<native::server>(*threads_, "127.0.0.1:0", 1024, 1000, handlers_,
-                                                 registry_, settings_.http2, settings_.native);
-    }
-    channel_ = connect();
-    stub_ = TestService::NewStub(channel_);
-  }
-  ~interop() override {
-    stub_.reset();
-    channel_.reset();  // its connection closes: nobody is waited for
-    server_->shutdown(std::chrono::steady_clock::now() + 20s);
-    threads_->stop();
-  }
-  [[nodiscard]] std::shared_ptr<grpc::Channel> connect() const {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(),
-                                     arguments);
-  }
-  /// Every call that was started has ended, as the server counts them.
-  void expect_all_ended() const {
-    EXPECT_TRUE(eventually([&] {
-      const grpc_statistics calls = server_->statistics();
-      return calls.started == calls.ok + calls.failed + calls.cancelled;
-    }));
-  }
+  interop() : stub_(TestService::NewStub(channel_)) {}
+  ~interop() override { stub_.reset(); }
 
-  config settings_;
-  service handlers_;
-  metrics::registry registry_;
-  std::unique_ptr<runtime> threads_;
-  std::unique_ptr<grpc_transport> server_;
-  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<TestService::Stub> stub_;
 };
 
-std::string name_of_transport(const testing::TestParamInfo<transport>& info) {
-  switch (info.param) {
-    case transport::native:
-      return "native";
-    case transport::native_asio_pool:
-      return "native_asio_pool";
-    case transport::cpp:
-      return "cpp";
-  }
-  return "";
-}
-INSTANTIATE_TEST_SUITE_P(on, interop,
-                         testing::Values(transport::native, transport::native_asio_pool,
-                                         transport::cpp),
-                         name_of_transport);
+INSTANTIATE_TEST_SUITE_P(on, interop, all_transports, name_of_transport);
 
 const std::vector<int> request_sizes{27182, 8, 1828, 45904};
 const std::vector<int> reply_sizes{31415, 9, 2653, 58979};

@@ -125,7 +125,7 @@ TEST_P(grpc_native, what_is_wrong_gets_its_status_and_the_connection_goes_on) {
   EXPECT_EQ(check_health(channel, "bwos.Work").second, "\x08\x01");
   EXPECT_EQ(check_health(channel, "").second, "\x08\x01");
   EXPECT_EQ(check_health(channel, "nobody.Knows").first.error_code(), grpc::StatusCode::NOT_FOUND);
-  running.handlers.draining = true;
+  running.handlers.drain();
   EXPECT_EQ(check_health(channel, "bwos.Work").second, "\x08\x02");
 }
 
