@@ -3,10 +3,8 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/grpc.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <health.pb.h>
 #include <helloworld.pb.h>
 #include <test_service.pb.h>
 #include <work.pb.h>
@@ -17,7 +15,6 @@
 #include <condition_variable>
 #include <functional>
 #include <future>
-#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -36,9 +33,8 @@ namespace {
 using std::chrono::steady_clock;
 using std::chrono::system_clock;
 
-/// How long the stop waits for streams that no call of ours is on (a health watch, an open
-/// reflection stream) and for peers to take their GOAWAY, once our own calls have ended. A guess: a
-/// round trip anywhere.
+/// How long the stop waits for streams that last (a health watch, an open reflection stream) and
+/// for peers to take their GOAWAY, once all other calls have ended. A guess: a round trip anywhere.
 constexpr std::chrono::milliseconds other_streams_grace{250};
 /// gRPC's shutdown cancels calls that are on their way, and closes connections with what their
 /// peers have sent unread, whose reset overtakes answers. So it comes when so long after the GOAWAY
@@ -56,12 +52,9 @@ void in_range(const char* name, std::size_t value, std::size_t low, std::size_t 
 
 /// Switches of the process, read when a server is built; to throw them twice does no harm.
 void set_process_switches() {
-  // gRPC's own health service brings no descriptor; reflection finds ours, once it is linked in.
-  (void)grpc::health::v1::HealthCheckRequest::descriptor();
   // protobuf writes a line for each request that is not UTF-8. Its sender gets an answer instead.
   google::protobuf::SetLogHandler(nullptr);
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 }
 
 /// Written by all workers; one call touches two of them, beside some 10 us of gRPC.
@@ -235,12 +228,10 @@ struct grpc_server::core {
   /// For rpc::add_services().
   template <class Request, class Reply>
   void unary(const char* path, rpc::unary_handler<Request, Reply> handler) {
-    // One of gRPC's services for each: reflection lists them, and knows a service by one method.
-    method_service& methods = services[std::string(rpc::service_of(path))];
-    arms.push_back([this, &methods, method = methods.add(path, false),
-                    handler](grpc::ServerCompletionQueue& queue) {
-      serve(workers, handlers, count, live, methods, method, handler, queue);
-    });
+    arms.push_back(
+        [this, method = methods.add(path, false), handler](grpc::ServerCompletionQueue& queue) {
+          serve(workers, handlers, count, live, methods, method, handler, queue);
+        });
   }
   template <class Request, class Reply>
   void server_stream(const char* path, rpc::server_stream_handler<Request, Reply> handler) {
@@ -256,10 +247,10 @@ struct grpc_server::core {
   }
   template <class Handler>
   void add_streams(const char* path, Handler handler) {
-    method_service& methods = services[std::string(rpc::service_of(path))];
-    arms.push_back([this, &methods, method = methods.add(path, true),
+    live_count& counted = rpc::is_lasting(path) ? lasting : live;
+    arms.push_back([this, &counted, method = methods.add(path, true),
                     handler](grpc::ServerCompletionQueue& queue) {
-      serve_streams(workers, handlers, count, live, methods, method, handler, queue);
+      serve_streams(workers, handlers, count, counted, methods, method, handler, queue);
     });
   }
 
@@ -272,7 +263,8 @@ struct grpc_server::core {
   host_port bound;
   counters count;
   live_count live;
-  std::map<std::string, method_service> services;  // outlive the server they are registered with
+  live_count lasting;      // of the methods that rpc::is_lasting()
+  method_service methods;  // outlives the server
   std::vector<std::function<void(grpc::ServerCompletionQueue&)>> arms;  // one call of each method
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
   std::unique_ptr<grpc::Server> server;
@@ -290,12 +282,8 @@ void grpc_server::core::start(const grpc_options& settings) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              static_cast<int>(settings.streams_max));
   builder.SetMaxReceiveMessageSize(static_cast<int>(settings.message_bytes_max));
-  // gRPC's reflection is a synchronous service: one thread is all it needs.
-  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
   builder.AddListeningPort(bound.text(), grpc::InsecureServerCredentials(), &port);
-  for (auto& [name, methods] : services) builder.RegisterService(&methods);
+  builder.RegisterService(&methods);
   for (unsigned i = 0; i < settings.queue_threads; ++i) {
     queues.push_back(builder.AddCompletionQueue());
   }
@@ -306,8 +294,8 @@ void grpc_server::core::start(const grpc_options& settings) {
         "gRPC cannot listen on " + bound.text() + ", which was free a moment ago");
   }
   bound.port = static_cast<std::uint16_t>(port);
-  for (const auto& [name, methods] : services) {
-    server->GetHealthCheckService()->SetServingStatus(name, true);
+  for (const std::string_view name : rpc::service_names(handlers)) {
+    server->GetHealthCheckService()->SetServingStatus(std::string(name), true);
   }
 }
 
@@ -365,13 +353,15 @@ void grpc_server::shutdown(steady_clock::time_point deadline) {
     core_->server->Shutdown(system_clock::now() +
                             std::chrono::duration_cast<system_clock::duration>(left));
   });
-  // 2. Every coroutine ends: the armed ones are refused, the others were answered or cancelled.
+  // 2. The coroutines end: the armed ones are refused, the others were answered or cancelled.
   core_->live.wait_for_none();
-  // 3. What is left is no call of ours. It must not hold the stop until the deadline.
+  // 3. What is left must not hold the stop until the deadline: calls that rpc::is_lasting(), and
+  // gRPC's own.
   if (closing.wait_for(other_streams_grace) != std::future_status::ready) {
     grpc_server_cancel_all_calls(core_->server->c_server());
   }
   closing.get();
+  core_->lasting.wait_for_none();
   // 4. Nobody starts an operation any more: the queues may close, and the pollers leave once they
   // are empty.
   for (const auto& queue : core_->queues) queue->Shutdown();

@@ -36,7 +36,7 @@ struct grpc_options {
   void validate() const;
 };
 
-/// The methods of rpc::add_services() on gRPC C++, with health service and server reflection.
+/// The methods of rpc::add_services() on gRPC C++, with gRPC's own health service.
 /// Completion queues are polled by threads of their own; each call is a coroutine, which they hand
 /// to the executor whenever a step of it is complete.
 class grpc_server final : public grpc_transport {

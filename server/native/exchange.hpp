@@ -4,7 +4,7 @@
 //
 // Roles. The runner: the connection's, one thread at a time; it alone calls the session. The
 // handler: the call's coroutine, one thread at a time; that may be the runner's own, beneath it
-// (then it is `here`), or another.
+// (then it is `here`), or another. Whoever notifies: any thread, while the handler has not ended.
 // State: all of it under mutex_, but what is the handler's alone. A call of few messages has two or
 // three turns of an uncontended lock; a unary call has no exchange.
 //

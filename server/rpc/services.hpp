@@ -8,6 +8,7 @@
 
 #include "handlers/burn.hpp"
 #include "handlers/hello.hpp"
+#include "handlers/reflection.hpp"
 #include "handlers/test_service.hpp"
 #include "rpc/paths.hpp"
 
@@ -19,6 +20,9 @@ template <class Transport>
 void add_services(Transport& to, const service& of) {
   to.unary("/helloworld.Greeter/SayHello", &handlers::say_hello);
   to.unary("/bwos.Work/Burn", &handlers::burn);
+  to.both_streams("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", &handlers::reflect);
+  to.both_streams("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                  &handlers::reflect);
   if (!of.has_test_service) return;
   to.unary("/grpc.testing.TestService/EmptyCall", &handlers::empty_call);
   to.unary("/grpc.testing.TestService/UnaryCall", &handlers::unary_call);

@@ -172,27 +172,5 @@ TEST(grpc_calls, unknown_methods_are_unimplemented) {
   EXPECT_EQ(running.server.statistics().started, 0U);
 }
 
-TEST(grpc_calls, reflection_lists_the_services_and_describes_the_greeter) {
-  running_server running;
-  raw_stream stream(running.connect(),
-                    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
-  std::string answer;
-  ASSERT_TRUE(stream.write("\x3a\x01*"));  // list_services
-  ASSERT_TRUE(stream.read(answer));
-  for (const char* service :
-       {"helloworld.Greeter", "bwos.Work", "grpc.reflection.v1alpha.ServerReflection"}) {
-    EXPECT_NE(answer.find(service), std::string::npos) << service;
-  }
-  const std::string symbol = "helloworld.Greeter";
-  ASSERT_TRUE(stream.write("\x22" + std::string(1, static_cast<char>(symbol.size())) + symbol));
-  ASSERT_TRUE(stream.read(answer));
-  for (const char* word : {"SayHello", "HelloRequest", "HelloReply", "message"}) {
-    EXPECT_NE(answer.find(word), std::string::npos) << word;
-  }
-  ASSERT_TRUE(stream.write("\x22\x15grpc.health.v1.Health"));
-  ASSERT_TRUE(stream.read(answer));
-  EXPECT_NE(answer.find("HealthCheckRequest"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace bwos::server::test
