@@ -127,9 +127,11 @@ void add_flags(CLI::App& app, config& to) {
                     "HTTP/1.1, HTTP/2 by prior knowledge, and native gRPC");
   listening.address("--grpc-listen", to.grpc_listen,
                     "gRPC alone; if native, it may be the HTTP address");
-  listening.choice<grpc_kind>(
-      "--grpc", to.grpc_by, {{"native", grpc_kind::native}, {"grpc++", grpc_kind::cpp}},
-      "Who serves it: we, on the executor's sockets, or gRPC C++ on its own");
+  listening.choice<grpc_kind>("--grpc", to.grpc_by,
+                              {{"native", grpc_kind::native}, {"grpc++", grpc_kind::cpp}},
+                              "Who serves it: we, on the executor's sockets, or gRPC C++ on its "
+                              "own, which it is always with "
+                              "--executor asio-io-context");
   listening.number("--backlog", to.backlog, 1, 65535, "Connections that wait to be accepted");
   listening.number("--connections-max", to.connections_max, 1, 1'000'000,
                    "HTTP connections at once; above: 503. Native gRPC's likewise; above: closed",
@@ -312,6 +314,13 @@ void refuse_what_grpc_ignores(const CLI::App& app, const config& parsed) {
   refuse("--grpc-handlers-max", "its connections are gRPC's");
 }
 
+/// Who serves gRPC, where that was not said.
+void choose_grpc(const CLI::App& app, config& to) {
+  const bool ours = to.executor != executor_kind::asio_io_context;
+  if (app.get_option("--grpc")->count() == 0)
+    to.grpc_by = ours ? grpc_kind::native : grpc_kind::cpp;
+}
+
 /// What no single flag can see.
 void check_together(const CLI::App& app, const config& parsed) {
   refuse_what_is_ignored(app, parsed);
@@ -480,6 +489,7 @@ command_line command_line_parser::parse(int argc, const char* const* argv, std::
     refuse_lacking_values(app, argc, argv);
     elsewhere = given_elsewhere(app, argc, argv);
     parse_all(app, elsewhere, argc, argv);
+    choose_grpc(app, settings_);
     check_together(app, settings_);
     settings_.grpc.address = settings_.grpc_listen;
     settings_.native.message_bytes_max = settings_.grpc.message_bytes_max;

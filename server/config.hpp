@@ -53,10 +53,10 @@ struct config {
   http_limits http;
   std::uint64_t work_us_max = 10'000;
   bool grpc_test_service = false;
-  grpc_kind grpc_by = grpc_kind::cpp;
-  grpc_options grpc;           ///< gRPC C++'s; its address is grpc_listen.
-  h2::limits http2;            ///< Native's.
-  native::call_limits native;  ///< Native's.
+  grpc_kind grpc_by = grpc_kind::native;  ///< With asio_io_context only gRPC C++.
+  grpc_options grpc;                      ///< gRPC C++'s; its address is grpc_listen.
+  h2::limits http2;                       ///< Native's.
+  native::call_limits native;             ///< Native's.
 
   std::chrono::microseconds queue_age_max{0};  ///< 0: requests may wait as long as they must.
   std::chrono::microseconds stall_timeout = std::chrono::seconds(10);  ///< 0: not watched for.

@@ -312,9 +312,10 @@ def _memory() -> Scenario:
 
 def _soak() -> Scenario:
     variants = (
-        Variant("bwos-epoll", "bwos-server", ("--workers", "2", "--reactor", "epoll"), needs_grpc=True),
+        Variant("bwos-epoll", "bwos-server", ("--workers", "2", "--reactor", "epoll", "--grpc", "grpc++"),
+                needs_grpc=True),
         Variant("bwos-io_uring", "bwos-server",
-                ("--workers", "2", "--reactor", "io_uring", "--lane-threshold-us", "50"),
+                ("--workers", "2", "--reactor", "io_uring", "--lane-threshold-us", "50", "--grpc", "grpc++"),
                 holds="[io_uring]", needs_grpc=True),
     )  # fmt: skip
     return Scenario(
@@ -333,7 +334,10 @@ def _grpc() -> Scenario:
     return Scenario(
         "grpc",
         "What does a SayHello cost the server?",
-        _ours(2, "bwos", "asio-pool", "asio-io-context", needs_grpc=True),
+        tuple(
+            replace(each, flags=(*each.flags, "--grpc", "grpc++"))
+            for each in _ours(2, "bwos", "asio-pool", "asio-io-context", needs_grpc=True)
+        ),
         (Cell("10x1", "ghz", connections=10), Cell("50x20", "ghz", connections=50, streams=20)),
         "asio-pool",
     )

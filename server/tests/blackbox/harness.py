@@ -15,6 +15,7 @@ import unittest
 SERVER = os.environ["BWOS_TEST_SERVER"]
 REACTOR = os.environ.get("BWOS_TEST_REACTOR", "auto")
 FLAGS = os.environ.get("BWOS_TEST_FLAGS", "").split()  # of every server, such as --executor
+NATIVE = not {"grpc++", "asio-io-context"} & set(FLAGS)  # gRPC, where it is on
 PATIENCE = 60  # seconds until a test gives up; nothing is expected to take as long
 
 

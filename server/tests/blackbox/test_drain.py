@@ -17,7 +17,7 @@ from harness import PATIENCE, Reader, Server, is_silent, read_response
 PLAINTEXT = b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n"
 READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
 ROUNDS = int(os.environ.get("BWOS_TEST_ROUNDS", "2"))  # of each load; more when something was changed here
-PROTO = os.path.join(os.path.dirname(__file__), "../../../proto/helloworld.proto")  # native has no reflection
+PROTO = os.path.join(os.path.dirname(__file__), "../../../proto/helloworld.proto")
 GHZ = shutil.which("ghz") or shutil.which("ghz", path=os.path.expanduser("~/go/bin"))
 
 

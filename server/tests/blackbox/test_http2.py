@@ -9,11 +9,10 @@ import threading
 import time
 import unittest
 
-from harness import FLAGS, Server, is_silent, read_response
+from harness import NATIVE, Server, is_silent, read_response
 from test_native import (ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
                          WINDOW_UPDATE, Peer, call, frame, literal)
 
-NATIVE = "native" in FLAGS
 STATUS_200 = b"\x88"  # RFC 7541, appendix A
 
 

@@ -93,6 +93,8 @@ TEST(config, reads_every_flag) {
                                "5",
                                "--work-us-max",
                                "0",
+                               "--grpc",
+                               "grpc++",
                                "--grpc-message-bytes-max",
                                "5B",
                                "--grpc-streams-max",
@@ -278,9 +280,14 @@ TEST(config, has_a_lane_by_default_where_long_work_leaves_no_connection_unattend
   EXPECT_EQ(threshold({"--workers", "2", "--executor", "asio-pool"}), 0us);
 }
 
-TEST(config, serves_grpc_by_grpc_cpp_unless_told_otherwise) {
-  EXPECT_EQ(accepted(parse({})).grpc_by, grpc_kind::cpp);
-  EXPECT_EQ(accepted(parse({"--grpc", "grpc++"})).grpc_by, grpc_kind::cpp);
+TEST(config, serves_grpc_natively_where_it_can_unless_told_otherwise) {
+  EXPECT_EQ(accepted(parse({})).grpc_by, grpc_kind::native);
+  EXPECT_EQ(accepted(parse({"--executor", "asio-pool"})).grpc_by, grpc_kind::native);
+  EXPECT_EQ(accepted(parse({"--executor", "asio-io-context"})).grpc_by, grpc_kind::cpp);
+  for (const char* executor : {"bwos", "asio-pool", "asio-io-context"}) {
+    EXPECT_EQ(accepted(parse({"--executor", executor, "--grpc", "grpc++"})).grpc_by,
+              grpc_kind::cpp);
+  }
   const parsed result = parse({"--grpc",
                                "native",
                                "--grpc-message-bytes-max",
@@ -429,7 +436,7 @@ TEST(config, native_grpc_needs_sockets_of_ours_and_each_grpc_its_own_flags) {
                   .find(std::string(flag) + " 2: must be left out with --grpc native"),
               std::string::npos);
   }
-  EXPECT_NE(refusal_of(parse({"--grpc-handlers-max", "2"}))
+  EXPECT_NE(refusal_of(parse({"--grpc", "grpc++", "--grpc-handlers-max", "2"}))
                 .find("--grpc-handlers-max 2: must be left out with --grpc grpc++"),
             std::string::npos);
   // HTTP/2 is on the HTTP port whoever serves gRPC.
