@@ -247,10 +247,10 @@ struct grpc_server::core {
   }
   template <class Handler>
   void add_streams(const char* path, Handler handler) {
-    live_count& counted = rpc::is_lasting(path) ? lasting : live;
-    arms.push_back([this, &counted, method = methods.add(path, true),
-                    handler](grpc::ServerCompletionQueue& queue) {
-      serve_streams(workers, handlers, count, counted, methods, method, handler, queue);
+    const bool lasts = rpc::is_lasting(path);
+    arms.push_back([this, &counted = lasts ? lasting_count : count, &its = lasts ? lasting : live,
+                    method = methods.add(path, true), handler](grpc::ServerCompletionQueue& queue) {
+      serve_streams(workers, handlers, counted, its, methods, method, handler, queue);
     });
   }
 
@@ -263,8 +263,9 @@ struct grpc_server::core {
   host_port bound;
   counters count;
   live_count live;
-  live_count lasting;      // of the methods that rpc::is_lasting()
-  method_service methods;  // outlives the server
+  counters lasting_count;  // of the methods that rpc::is_lasting()
+  live_count lasting;
+  method_service methods;                                               // outlives the server
   std::vector<std::function<void(grpc::ServerCompletionQueue&)>> arms;  // one call of each method
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
   std::unique_ptr<grpc::Server> server;
@@ -370,9 +371,11 @@ void grpc_server::shutdown(steady_clock::time_point deadline) {
 }
 
 grpc_statistics grpc_server::statistics() const noexcept {
-  const counters& count = core_->count;
-  return {counters::read(count.started), counters::read(count.ok), counters::read(count.failed),
-          counters::read(count.cancelled), counters::read(count.unserved)};
+  const auto sum = [&](std::atomic<std::uint64_t> counters::* which) {
+    return counters::read(core_->count.*which) + counters::read(core_->lasting_count.*which);
+  };
+  return {sum(&counters::started), sum(&counters::ok), sum(&counters::failed),
+          sum(&counters::cancelled), sum(&counters::unserved)};
 }
 
 }  // namespace bwos::server
