@@ -78,6 +78,8 @@ class asio_pool_runtime final : public runtime, executor {
   /// Its threads look at no reactor: behind what is queued is behind what is ready.
   void yield(continuation& work) noexcept override { post(work); }
   void post_long(continuation& work, lane_entry& /*place*/) noexcept override { post(work); }
+  /// Asio does not tell.
+  [[nodiscard]] bool has_idle() const noexcept override { return false; }
 
   static void post_on(void* self, continuation& work) noexcept {
     static_cast<asio_pool_runtime*>(self)->post(work);

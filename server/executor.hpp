@@ -22,6 +22,9 @@ class executor {
   virtual void yield(continuation& work) noexcept = 0;
   /// For long work; `place` is the executor's until `work` is invoked. One without a lane posts it.
   virtual void post_long(continuation& work, lane_entry& place) noexcept = 0;
+  /// A thread has nothing to do, and would take what the caller posts: a hint, soon out of date. An
+  /// executor that cannot tell says no.
+  [[nodiscard]] virtual bool has_idle() const noexcept = 0;
 
   /// Awaitables: the coroutine goes on through yield(work) or post_long(work).
   [[nodiscard]] auto yield() noexcept {
@@ -47,6 +50,7 @@ class pool_executor final : public executor {
   void post_long(continuation& work, lane_entry& place) noexcept override {
     workers_.post_long(work, place);
   }
+  [[nodiscard]] bool has_idle() const noexcept override { return workers_.has_idle(); }
 
  private:
   pool& workers_;

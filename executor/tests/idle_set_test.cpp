@@ -33,6 +33,21 @@ TEST(idle_set, claims_a_sleeper_once_and_makes_it_a_searcher) {
   EXPECT_EQ(named.searching(), 0U);
 }
 
+TEST(idle_set, who_sleeps_or_searches_is_idle) {
+  for (const auto form : {idle_set::form::named, idle_set::form::counted}) {
+    idle_set set(form, 2, 1);
+    EXPECT_FALSE(set.any_idle());
+    set.announce(1, 3, false);
+    EXPECT_TRUE(set.any_idle());
+    EXPECT_TRUE(set.claim(1).claimed);  // it is on its way
+    EXPECT_TRUE(set.any_idle());
+    EXPECT_TRUE(set.leave(1, 3, true));
+    EXPECT_TRUE(set.any_idle());  // it searches
+    EXPECT_TRUE(set.end_search(1));
+    EXPECT_FALSE(set.any_idle());
+  }
+}
+
 TEST(idle_set, a_worker_that_wakes_by_itself_is_no_searcher) {
   for (const auto form : {idle_set::form::named, idle_set::form::counted}) {
     idle_set set(form, 1, 1);

@@ -299,6 +299,29 @@ TEST_P(pool_on, stealing_can_be_turned_off) {
   }
 }
 
+TEST_P(pool_on, says_whether_somebody_is_idle_who_would_take_work) {
+  for (const steal_kind steal : {steal_kind::random, steal_kind::none}) {
+    options settings = options_of(GetParam(), 2);
+    settings.steal = steal;
+    pool under_test(settings);
+    const bool steals = steal != steal_kind::none;
+    ASSERT_TRUE(eventually([&] { return testing::all_parked(under_test); }));
+    EXPECT_EQ(under_test.has_idle(), steals);
+    std::atomic<int> running = 0;
+    std::atomic<bool> over = false;
+    for (int i = 0; i < 2; ++i) {
+      heap_call::post(under_test, [&] {
+        ++running;
+        while (!over) std::this_thread::sleep_for(1ms);
+      });
+      ASSERT_TRUE(eventually([&] { return running == i + 1; }));
+    }
+    EXPECT_FALSE(under_test.has_idle());
+    over = true;
+    under_test.join();
+  }
+}
+
 TEST_P(pool_on, counters_add_up) {
   pool under_test(options_of(GetParam(), 2));
   for (int i = 0; i < 10'000; ++i) heap_call::post(under_test, [] { testing::spin_for(1us); });

@@ -35,6 +35,8 @@ class io_context_executor final : public executor {
   void post(continuation& work) noexcept override;
   void yield(continuation& work) noexcept override { post(work); }
   void post_long(continuation& work, lane_entry& place) noexcept override;
+  /// Asio does not tell.
+  [[nodiscard]] bool has_idle() const noexcept override { return false; }
 
   /// The coroutine goes on behind what is ready.
   static awaitable<void> yield();

@@ -83,6 +83,10 @@ class pool {
   [[nodiscard]] bool in_child() const noexcept;
 
   [[nodiscard]] unsigned workers() const noexcept;
+  /// Whether some worker has nothing to do and may take what another one has queued (never with
+  /// steal_kind::none). Cheap, and out of date soon: for a task to decide whether dividing its work
+  /// pays. Any thread.
+  [[nodiscard]] bool has_idle() const noexcept;
   [[nodiscard]] pool_statistics statistics() const;
   /// What worker 0 to workers() - 1 is in. Any thread: it costs the worker nothing, so that whoever
   /// wants to know of tasks that do not end may ask at any time.

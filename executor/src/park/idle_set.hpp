@@ -58,6 +58,16 @@ class idle_set {
     return value < one_searcher && (value & parked_mask()) != 0;
   }
 
+  /// Cheap and possibly stale: somebody sleeps or searches.
+  [[nodiscard]] bool any_idle() const noexcept {
+    for (unsigned i = 0; i < count_; ++i) {
+      // [idle.any] relaxed: a hint, nothing is read on its strength. Partner: none (a hint).
+      const std::uint64_t value = words_[i].value.load(std::memory_order_relaxed);
+      if (value >= one_searcher || (value & parked_mask()) != 0) return true;
+    }
+    return false;
+  }
+
   /// A worker that ran dry asks to search; false: enough do.
   [[nodiscard]] bool begin_search(unsigned word) noexcept {
     std::atomic<std::uint64_t>& value = words_[word].value;

@@ -57,6 +57,9 @@ void pool::join() {
 unsigned pool::workers() const noexcept {
   return core_->settings.workers;
 }
+bool pool::has_idle() const noexcept {
+  return core_->settings.steal != steal_kind::none && core_->idle.any_idle();
+}
 pool_statistics pool::statistics() const {
   return core_->statistics();
 }

@@ -43,6 +43,7 @@ class no_executor final : public executor {
   void post(continuation&) noexcept override {}
   void yield(continuation&) noexcept override {}
   void post_long(continuation&, lane_entry&) noexcept override {}
+  [[nodiscard]] bool has_idle() const noexcept override { return false; }
 };
 
 /// What all connections share: small limits, for the fuzzer to reach each.

@@ -94,12 +94,18 @@ class list_executor final : public executor {
  public:
   void post(continuation& work) noexcept override { posted_.push_back(&work); }
   void yield(continuation& work) noexcept override { posted_.push_back(&work); }
-  void post_long(continuation& work, lane_entry&) noexcept override { posted_.push_back(&work); }
-  void run() {
-    for (continuation* const each : std::exchange(posted_, {})) {
-      each->invoke(*each, continuation::disposition::run);
-    }
+  void post_long(continuation& work, lane_entry&) noexcept override {
+    posted_.push_back(&work);
+    ++posted_long;
   }
+  [[nodiscard]] bool has_idle() const noexcept override { return somebody_is_idle; }
+  void run(continuation::disposition how = continuation::disposition::run) {
+    for (continuation* const each : std::exchange(posted_, {})) each->invoke(*each, how);
+  }
+  [[nodiscard]] std::size_t posted() const noexcept { return posted_.size(); }
+
+  bool somebody_is_idle = false;
+  int posted_long = 0;
 
  private:
   std::vector<continuation*> posted_;
@@ -171,6 +177,7 @@ class peer_harness {
   [[nodiscard]] const shared& of() const noexcept { return shared_; }
   /// What was posted to the workers.
   void run_posted() { executor_.run(); }
+  [[nodiscard]] list_executor& workers() noexcept { return executor_; }
   [[nodiscard]] method_table& methods() noexcept { return methods_; }
   [[nodiscard]] answer answer_to(std::uint32_t stream) const { return answers_in(all)[stream]; }
   [[nodiscard]] std::uint64_t counted(metrics::grpc what) const {
