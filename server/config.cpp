@@ -166,8 +166,8 @@ void add_flags(CLI::App& app, config& to) {
                  "on a second asio::thread_pool, of one thread less");
   workers.number(
       "--lane-threshold-us", to.lane_threshold_us, 0, 1'000'000,
-      "Requests of a route that takes longer on average, in us, wait for a worker that has "
-      "nothing else to do; 0: all run as they come",
+      "Requests of a route, and calls of a unary method of native gRPC, that take longer on "
+      "average, in us, wait for a worker that has nothing else to do; 0: all run as they come",
       "50, but 0 if workers have reactors of their own");
   workers.duration("--lane-age", to.lane_age, 1us, 10s,
                    "How long such a request waits before it is run first");
@@ -190,8 +190,10 @@ void add_flags(CLI::App& app, config& to) {
   grpc.bytes("--grpc-message-bytes-max", to.grpc.message_bytes_max, 1, 1 << 30, "Request message");
   grpc.number("--grpc-streams-max", to.grpc.streams_max, 1, 65535,
               "Calls, or HTTP/2 requests, at once on one connection");
-  grpc.number("--grpc-handlers-max", to.native.handlers_max, 1, 1'000'000,
-              "Native: handlers that wait for something, of one connection; above: REFUSED_STREAM");
+  grpc.number(
+      "--grpc-handlers-max", to.native.handlers_max, 1, 1'000'000,
+      "Native: handlers that wait for something, or for a worker, of one connection; above: "
+      "REFUSED_STREAM");
   grpc.toggle("--grpc-test-service", to.grpc_test_service,
               "Serve grpc.testing.TestService, for interoperability tests, too");
   grpc.number("--grpc-threads", to.grpc.queue_threads, 1, 64,
@@ -493,6 +495,7 @@ command_line command_line_parser::parse(int argc, const char* const* argv, std::
     check_together(app, settings_);
     settings_.grpc.address = settings_.grpc_listen;
     settings_.native.message_bytes_max = settings_.grpc.message_bytes_max;
+    settings_.native.lane_threshold = settings_.lane_threshold();
     settings_.http2.streams_max = settings_.grpc.streams_max;
     settings_.http2.body_timeout = settings_.http.body_timeout;
     settings_.http2.write_timeout = settings_.http.write_timeout;

@@ -87,6 +87,19 @@ void call::forget_message() noexcept {
   std::string().swap(message_);
 }
 
+void call::hand_on(continuation& turn, lane_entry& entry) noexcept {
+  executor& workers = peer_->shared_.workers;
+  if (place_ == place::lane) {
+    workers.post_long(turn, entry);
+  } else {
+    workers.post(turn);
+  }
+}
+
+call::timing call::timed_by() const noexcept {
+  return {method_->took, peer_->turn_.counted_most()};
+}
+
 std::uint8_t* call::prepare_reply(std::size_t size) {
   reply_.resize(prefix_size + size);
   for (std::size_t i = 0; i < 4; ++i) reply_[1 + i] = static_cast<char>(size >> (24 - 8 * i));

@@ -20,6 +20,8 @@
 #include <vector>
 
 #include "h2/session.hpp"
+#include "mean_time.hpp"
+#include "native/batch_turn.hpp"
 #include "native/compression.hpp"
 #include "native/exchange.hpp"
 #include "native/handler_run.hpp"
@@ -60,6 +62,15 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   // For the coroutine around the handler.
   [[nodiscard]] std::string_view message() const noexcept { return view_; }
   void forget_message() noexcept;
+  /// Where its handler begins: told before its coroutine starts.
+  [[nodiscard]] place begins() const noexcept { return place_; }
+  /// Its handler begins when `turn` is invoked, which see.
+  void hand_on(continuation& turn, lane_entry& entry) noexcept;
+  struct timing {
+    mean_time& method;  ///< Outlives the call.
+    metrics::ticks most;
+  };
+  [[nodiscard]] timing timed_by() const noexcept;
   /// Room for a reply of so many bytes.
   [[nodiscard]] std::uint8_t* prepare_reply(std::size_t size);
   /// What prepare_reply() was filled with is compressed, if that is wanted and makes it smaller.
@@ -149,6 +160,7 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   bool began_ = false;        // its answer's header has been given to the session
   bool accepts_gzip_ = false;
   bool accepts_deflate_ = false;
+  place place_ = place::here;
   bool timed_ = false;  // stands among the peer's deadlines
   std::atomic<bool> cancelled_{false};
 };

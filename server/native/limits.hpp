@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 
 namespace bwos::server::native {
@@ -10,8 +11,12 @@ struct call_limits {
   /// One message, as it comes and expanded; above: RESOURCE_EXHAUSTED, before any of it is kept
   /// (--grpc-message-bytes-max).
   std::size_t message_bytes_max = std::size_t{4} * 1024 * 1024;
-  /// Handlers that have suspended, also of calls that the peer has given up; above: REFUSED_STREAM.
+  /// Handlers that have suspended or been handed on, also of calls that the peer has given up;
+  /// above: REFUSED_STREAM. One less are handed on.
   unsigned handlers_max = 1000;
+  /// Unary methods whose handlers take longer on average wait for a worker that has nothing else to
+  /// do (--lane-threshold-us); 0: none does.
+  std::chrono::microseconds lane_threshold{0};
 };
 
 }  // namespace bwos::server::native

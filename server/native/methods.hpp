@@ -8,6 +8,7 @@
 
 #include "native/call.hpp"
 #include "native/handler_run.hpp"
+#include "native/handler_turn.hpp"
 #include "rpc/context.hpp"
 #include "rpc/paths.hpp"
 
@@ -16,11 +17,12 @@ namespace bwos::server::native {
 struct method {
   /// Makes the coroutine that parses the request of a call, runs the handler, and leaves status and
   /// reply with the call. Throws std::bad_alloc.
-  handler_run (*make)(call& of, const method& self);
-  void (*handler)();  ///< Of the kind and types that `make` knows.
+  handler_run (*make)(call& of, const method& self) = nullptr;
+  void (*handler)() = nullptr;  ///< Of the kind and types that `make` knows.
   bool reads_stream = false;
   bool writes_stream = false;
   bool is_lasting = false;  ///< See rpc::is_lasting().
+  mutable mean_time took{};  ///< By a unary handler, until it suspends or ends.
 };
 
 namespace detail {
@@ -35,6 +37,11 @@ handler_run run_unary(call& of, rpc::unary_handler<Request, Reply> handler) {
     co_return;
   }
   of.forget_message();
+  const bool is_wanted = co_await handler_turn(of);
+  if (!is_wanted) {
+    of.end_handler({rpc::code::cancelled, {}});
+    co_return;
+  }
   rpc::status result = co_await handler(of, request, reply);
   if (result.ok()) {
     const std::size_t size = reply.ByteSizeLong();
@@ -109,13 +116,14 @@ class method_table {
  private:
   template <auto Run, class Handler>
   void add(std::string_view path, Handler handler, bool reads_stream, bool writes_stream) {
-    methods_[std::string(path)] = {
-        .make = [](call& of,
-                   const method& self) { return Run(of, reinterpret_cast<Handler>(self.handler)); },
-        .handler = reinterpret_cast<void (*)()>(handler),
-        .reads_stream = reads_stream,
-        .writes_stream = writes_stream,
-        .is_lasting = rpc::is_lasting(path)};
+    method& added = methods_[std::string(path)];
+    added.make = [](call& of, const method& self) {
+      return Run(of, reinterpret_cast<Handler>(self.handler));
+    };
+    added.handler = reinterpret_cast<void (*)()>(handler);
+    added.reads_stream = reads_stream;
+    added.writes_stream = writes_stream;
+    added.is_lasting = rpc::is_lasting(path);
   }
 
   struct hash : std::hash<std::string_view> {

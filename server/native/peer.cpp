@@ -25,6 +25,7 @@ peer::peer(const shared& of, stream_waker waker, clock::time_point now, const ht
     : shared_(of),
       waker_(waker),
       session_(*this, of.http2),
+      turn_(of.calls.lane_threshold, of.metrics.ticks_per_ms()),
       now_(now),
       began_(now),
       heard_(now),
@@ -74,6 +75,7 @@ void peer::look(clock::time_point now) {
 
 /// All that a batch brings, before its one send.
 void peer::go(clock::time_point now) {
+  turn_.begin();
   take_replies();
   run_ready(now);
   if (requests_) requests_->run(now);
@@ -109,12 +111,13 @@ void peer::complete(call& which) {
 
 void peer::run_ready(clock::time_point now) {
   ready_now_.swap(ready_);
+  const call* const last = ready_now_.empty() ? nullptr : ready_now_.back();
   for (call* const each : ready_now_) {
     each->ready_ = false;
     if (each->running_) {
       go_on(*each);
     } else if (each->open_ && !each->answered_) {
-      run(*each, now);
+      run(*each, now, each == last);
     } else {
       release(*each);
     }
@@ -144,7 +147,7 @@ bool peer::end_lasting() {
   return true;
 }
 
-void peer::run(call& which, clock::time_point now) {
+void peer::run(call& which, clock::time_point now, bool is_last) {
   if (which.deadline_ <= now) {
     count(calls::started);
     count(calls::unserved);
@@ -168,7 +171,14 @@ void peer::run(call& which, clock::time_point now) {
   which.running_ = true;
   ++running_;
   if (!which.exchange_) {
-    if (which.run_.start()) ended(which);
+    mean_time& took = which.method_->took;
+    if (running_ < shared_.calls.handlers_max) {  // one may run here, whatever waits elsewhere
+      which.place_ = turn_.place_of(took, is_last, shared_.workers);
+    }
+    const bool has_ended = which.place_ == place::here
+                               ? turn_.run(took, [&] { return which.run_.start(); })
+                               : which.run_.start();
+    if (has_ended) ended(which);
     return;
   }
   const bool has_ended = which.exchange_->run_here([&] { return which.run_.start(); });

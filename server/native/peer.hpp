@@ -20,6 +20,7 @@
 #include "h2/session.hpp"
 #include "http2/requests.hpp"
 #include "metrics/registry.hpp"
+#include "native/batch_turn.hpp"
 #include "native/call.hpp"
 #include "native/limits.hpp"
 #include "native/methods.hpp"
@@ -86,7 +87,7 @@ class peer final : h2::application {
   h2::stream* open() override;
   void complete(call& which);
   void run_ready(clock::time_point now);
-  void run(call& which, clock::time_point now);
+  void run(call& which, clock::time_point now, bool is_last);
   void make_room(call& unfinished);
   void took_message(call& which);
   void took(call& which, std::size_t bytes);
@@ -116,6 +117,7 @@ class peer final : h2::application {
   h2::session session_;
   std::optional<http2::requests> requests_;
   reply_inbox inbox_;
+  batch_turn turn_;
   inbox_entry* taken_ = nullptr;  // from it, not yet answered; null but within take_replies()
   call* newest_ = nullptr;        // of all calls
   call* borrower_ = nullptr;      // whose message lies in what is being fed

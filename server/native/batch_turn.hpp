@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the handlers of a batch of calls run. One after the other on the thread that has read them,
+// without a queue; but what is left of a batch that takes long is for workers that have nothing to
+// do, and methods that are long on average are for the lane, as HTTP's routes are.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "executor.hpp"
+#include "mean_time.hpp"
+#include "metrics/ticks.hpp"
+#include "route_times.hpp"
+
+namespace bwos::server::native {
+
+/// Where a handler begins.
+enum class place : std::uint8_t { here, workers, lane };
+
+/// After the handlers of a batch have taken so long, the rest is handed on if somebody is idle. As
+/// a pipelining connection's slice: less than what waking somebody up costs is not worth it.
+inline constexpr std::chrono::microseconds batch_slice{50};
+/// To hand a handler on costs about as much as running one that is shorter than this on average.
+inline constexpr std::chrono::microseconds brief_handler{2};
+/// Of those the clock is read for one in so many.
+inline constexpr unsigned brief_handlers_per_look = 32;
+
+/// One connection's, its runner's to use.
+class batch_turn {
+ public:
+  using ticks = metrics::ticks;
+
+  /// `lane_threshold`: methods above it are long; 0: none is.
+  batch_turn(std::chrono::microseconds lane_threshold, ticks ticks_per_ms) noexcept
+      : brief_(in_ticks(brief_handler, ticks_per_ms)),
+        slice_(in_ticks(batch_slice, ticks_per_ms)),
+        long_(in_ticks(lane_threshold, ticks_per_ms)) {}
+
+  void begin() noexcept {
+    spent_ = 0;
+    hands_on_ = false;
+  }
+
+  /// `is_last`: nothing of the batch is left behind it.
+  [[nodiscard]] place place_of(const mean_time& method, bool is_last,
+                               const executor& workers) noexcept {
+    const ticks mean = method.get();
+    if (long_ != 0 && mean > long_) return place::lane;
+    if (spent_ < slice_ || mean <= brief_) return place::here;
+    hands_on_ = hands_on_ || (!is_last && workers.has_idle());
+    return hands_on_ ? place::workers : place::here;
+  }
+
+  /// Runs a handler here and notes how long it took, if that is not known to be little.
+  template <class Run>
+  bool run(mean_time& method, Run handler) {
+    const ticks mean = method.get();
+    if (mean != 0 && mean <= brief_ && ++brief_runs_ % brief_handlers_per_look != 0) {
+      return handler();
+    }
+    const ticks begun = metrics::now_ticks();
+    const bool has_ended = handler();
+    const ticks took = metrics::now_ticks() - begun;
+    method.note(took, counted_most());
+    spent_ += took;
+    return has_ended;
+  }
+
+  /// See mean_time::note().
+  [[nodiscard]] ticks counted_most() const noexcept {
+    return thresholds_counted * (long_ != 0 ? long_ : slice_);
+  }
+
+ private:
+  static ticks in_ticks(std::chrono::microseconds time, ticks ticks_per_ms) noexcept {
+    return static_cast<ticks>(time.count()) * ticks_per_ms / 1000;
+  }
+
+  const ticks brief_;
+  const ticks slice_;
+  const ticks long_;
+  ticks spent_ = 0;  // by the handlers of the batch
+  unsigned brief_runs_ = 0;
+  bool hands_on_ = false;  // what is left of the batch
+};
+
+}  // namespace bwos::server::native
