@@ -47,8 +47,8 @@ struct limits {
   /// A message of a request, from its first byte (a unary one from its header's end) to its last
   /// (--body-timeout).
   microseconds body_timeout = std::chrono::seconds(30);
-  /// A peer that takes nothing of what is written, or whose window takes nothing of a complete
-  /// answer (--write-timeout).
+  /// A peer that takes nothing of what is written, or whose window takes nothing of an answer
+  /// (--write-timeout).
   microseconds write_timeout = std::chrono::seconds(30);
 };
 

@@ -283,6 +283,7 @@ struct session::callbacks {
       self.output_->append({reinterpret_cast<const char*>(head), head_size});
       self.output_->append(std::string_view(from.body_).substr(from.body_sent_, size));
       from.body_sent_ += size;
+      from.sent_ever_ += size;
       from.body_promised_ = 0;
       self.waiting_bytes_ -= size;
       self.idle_frames_.earn(static_cast<double>(size) * idle_frames_per_byte);
@@ -399,10 +400,10 @@ void session::begin(stream& to, std::span<const field> header) {
 bool stream::is_stalled(std::chrono::steady_clock::time_point now,
                         std::chrono::microseconds patience) noexcept {
   if (!has_body_left()) return false;
-  if (sent_at_ != std::chrono::steady_clock::time_point() && sent_seen_ == body_sent_) {
+  if (sent_at_ != std::chrono::steady_clock::time_point() && sent_seen_ == sent_ever_) {
     return now - sent_at_ >= patience;
   }
-  sent_seen_ = body_sent_;
+  sent_seen_ = sent_ever_;
   sent_at_ = now;
   return false;
 }

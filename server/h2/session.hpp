@@ -95,7 +95,8 @@ class stream {
   std::size_t held_ = 0;   // bytes of on_data() that have not been consumed
   std::string body_;
   std::size_t body_sent_ = 0;
-  std::size_t sent_seen_ = 0;                      // of its body, when is_stalled() was asked
+  std::size_t sent_ever_ = 0;                      // of its body, also what append() forgot
+  std::size_t sent_seen_ = 0;                      // that, when is_stalled() was asked
   std::chrono::steady_clock::time_point sent_at_;  // it was last seen to go on; none: min
   std::size_t body_promised_ = 0;                  // to nghttp2, for a frame that it has begun
 };

@@ -347,17 +347,18 @@ void peer::sweep(clock::time_point now) {
 }
 
 void peer::sweep(call& which, clock::time_point now) {
-  if (!which.answered_) {
-    // Of a stream that is not read, the handler is what takes its time.
-    const bool reads =
-        which.running_ ? which.missing_ > 0 && !which.exchange_->has_unread() : !which.ready_;
-    if (reads && now - which.begun_ >= shared_.http2.body_timeout) {
-      shared_.metrics.here().timed_out(metrics::timeout::body);
-      which.fail(rpc::code::deadline_exceeded, "message not received in time");
-    }
-  } else if (which.is_stalled(now, shared_.http2.write_timeout)) {
+  if (which.is_stalled(now, shared_.http2.write_timeout)) {
     shared_.metrics.here().timed_out(metrics::timeout::write);
-    session_.reset(which, h2::error::cancel);
+    answered(which);
+    return session_.reset(which, h2::error::cancel);  // its handler is cancelled with it
+  }
+  if (which.answered_) return;
+  // Of a stream that is not read, the handler is what takes its time.
+  const bool reads =
+      which.running_ ? which.missing_ > 0 && !which.exchange_->has_unread() : !which.ready_;
+  if (reads && now - which.begun_ >= shared_.http2.body_timeout) {
+    shared_.metrics.here().timed_out(metrics::timeout::body);
+    which.fail(rpc::code::deadline_exceeded, "message not received in time");
   }
 }
 

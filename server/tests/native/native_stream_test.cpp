@@ -262,6 +262,37 @@ TEST(native_stream, a_handler_that_sleeps_stops_the_peer_and_lets_it_go_on) {
   EXPECT_EQ(seen.cancelled, 1);
 }
 
+TEST(native_stream, a_peer_that_takes_nothing_of_what_is_written_is_not_waited_for_for_ever) {
+  h2::limits bounds;
+  bounds.write_timeout = 4s;
+  stream_harness connection(bounds);
+  connection.begin();
+  connection.feed(call_frames(1, "1000", "/test/Pour"));
+  for (int i = 0; i < 20; ++i) {  // a peer that takes a little, now and then, is
+    connection.now += 1s;
+    if (i % 2 == 0) {
+      connection.feed(frame(window_update, none, 0, number(2048)) +
+                      frame(window_update, none, 1, number(2048)));
+    }
+    connection.look();
+  }
+  EXPECT_EQ(connection.answer_to(1).reset, -1);
+  EXPECT_EQ(seen.ended, 0);
+  for (int i = 0; i < 7; ++i) {
+    connection.now += 1s;
+    connection.look();
+  }
+  EXPECT_EQ(connection.answer_to(1).reset, 8);
+  connection.run_posted();
+  EXPECT_EQ(seen.ended, 1);
+  EXPECT_EQ(seen.cancelled, 1);
+  connection.look();
+  EXPECT_FALSE(connection.tested.has_running());
+  EXPECT_EQ(connection.counted(metrics::grpc::cancelled), 1U);
+  connection.feed(call_frames(3, "next"));  // the others go on
+  EXPECT_TRUE(connection.answer_to(3).ended || connection.answer_to(3).status == "200");
+}
+
 TEST(native_stream, a_message_larger_than_the_window_comes_through_to_one_that_reads) {
   stream_harness connection;
   connection.begin(number(4, 2) + number(0x7fffffff));
