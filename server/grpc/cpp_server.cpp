@@ -26,6 +26,7 @@
 #include "grpc/call.hpp"
 #include "grpc/goaway.hpp"
 #include "rpc/services.hpp"
+#include "rpc/status_message.hpp"
 
 namespace bwos::server {
 namespace {
@@ -104,7 +105,7 @@ class live_count {
 };
 
 grpc::Status status_of(const rpc::status& result) {
-  return {static_cast<grpc::StatusCode>(result.what), result.message};
+  return {static_cast<grpc::StatusCode>(result.what), std::string(rpc::shortened(result.message))};
 }
 
 grpc::Status no_worker_in_time() {

@@ -9,6 +9,7 @@
 #include "native/peer.hpp"
 #include "native/syntax.hpp"
 #include "rpc/metadata.hpp"
+#include "rpc/status_message.hpp"
 
 namespace bwos::server::native {
 namespace {
@@ -384,7 +385,7 @@ bool call::expand(std::size_t bytes_max) {
 // The answer.
 
 std::span<const field> call::trailers() {
-  encoded_message_ = percent_encode(status_.message);
+  encoded_message_ = percent_encode(rpc::shortened(status_.message));
   trailers_ = {field{"grpc-status", text_of(status_.what)}, {"grpc-message", encoded_message_}};
   const std::size_t count = encoded_message_.empty() ? 1 : 2;
   if (running_ || !additions_) return std::span(trailers_).first(count);
@@ -438,7 +439,7 @@ void call::answer() {
 
 void call::answer_without_messages() {
   peer_->answered(*this);
-  encoded_message_ = percent_encode(status_.message);
+  encoded_message_ = percent_encode(rpc::shortened(status_.message));
   std::array<field, 5> fields{ok_status, content_type, field{"grpc-status", text_of(status_.what)}};
   std::size_t count = 3;
   if (!encoded_message_.empty()) fields[count++] = {"grpc-message", encoded_message_};

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "peer_harness.hpp"
+#include "rpc/status_message.hpp"
 
 namespace {
 /// So many allocations by `new` succeed yet, then one fails. Below zero: all succeed.
@@ -229,6 +230,24 @@ TEST(native_call, each_row_has_its_status) {
     EXPECT_EQ(got.header_frames, each.grpc_status == "0" ? 2 : 1) << each.what;
     EXPECT_EQ(connection.tested.is_over(), false) << each.what;
   }
+}
+
+task<rpc::status> refuses_at_length(rpc::context&, const helloworld::HelloRequest&,
+                                    helloworld::HelloReply&) {
+  co_return rpc::status{rpc::code::not_found, std::string(100'000, 'x')};
+}
+
+TEST(native_call, a_message_of_a_status_that_no_caller_would_take_is_cut) {
+  peer_harness connection;
+  connection.methods().unary("/test/RefuseAtLength", &refuses_at_length);
+  connection.begin();
+  connection.feed(call_frames(1, "x", "/test/RefuseAtLength"));
+  const answer got = connection.answer_to(1);
+  EXPECT_EQ(got.field("grpc-status"), "5");
+  EXPECT_EQ(got.field("grpc-message"), std::string(rpc::status_message_bytes_max, 'x'));
+  EXPECT_TRUE(got.ended);
+  connection.feed(call_frames(3, "next"));
+  EXPECT_EQ(connection.answer_to(3).body, reply_to("next"));
 }
 
 TEST(native_call, an_unknown_encoding_is_told_the_known_ones) {

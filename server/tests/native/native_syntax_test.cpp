@@ -6,6 +6,8 @@
 #include <chrono>
 #include <string>
 
+#include "rpc/status_message.hpp"
+
 namespace bwos::server::native {
 namespace {
 
@@ -43,6 +45,24 @@ TEST(native_syntax, percent_encoding) {
   EXPECT_EQ(percent_encode(" plain ~text$"), " plain ~text$");
   EXPECT_EQ(percent_encode("50%\t\x7f\xe2\x82\xac\r\n"), "50%25%09%7F%E2%82%AC%0D%0A");
   EXPECT_EQ(percent_encode(std::string("\0", 1)), "%00");
+}
+
+TEST(native_syntax, messages_of_a_status_are_cut_to_whole_characters) {
+  constexpr std::size_t most = rpc::status_message_bytes_max;
+  EXPECT_EQ(rpc::shortened(""), "");
+  const std::string plain(2 * most, 'x');
+  EXPECT_EQ(rpc::shortened(std::string_view(plain).substr(0, most)).size(), most);
+  EXPECT_EQ(rpc::shortened(plain).size(), most);
+  for (const std::string character : {"%", "\xc3\xb6", "\xe2\x82\xac", "\xf0\x9f\x98\x80"}) {
+    for (std::size_t before = 0; before < 13; ++before) {
+      std::string text(before, 'x');
+      while (text.size() < 2 * most) text += character;
+      const std::string_view cut = rpc::shortened(text);
+      EXPECT_EQ((cut.size() - before) % character.size(), 0U) << character;
+      EXPECT_LE(percent_encode(cut).size(), most);
+      EXPECT_GT(percent_encode(cut).size() + 3 * character.size(), most);
+    }
+  }
 }
 
 TEST(native_syntax, base64) {
