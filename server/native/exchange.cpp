@@ -71,10 +71,11 @@ bool exchange::is_ready() const noexcept {
 
 /// True: it does.
 bool exchange::wait_for(wait what, coroutine_waiter& waiting) noexcept {
-  const std::lock_guard held(mutex_);
+  std::unique_lock held(mutex_);
   waits_for_ = what;
   if (is_ready()) return false;
   waiter_ = &waiting;
+  if (what == wait::end) tell(held);  // who waits for is_settled()
   return true;
 }
 
@@ -230,6 +231,11 @@ exchange::left exchange::collect(std::string& written, bool from_inbox) noexcept
   if (from_inbox) told_ = false;
   written.swap(out_);
   return {.read = std::exchange(read_, 0), .ended = ended_ && !told_};
+}
+
+bool exchange::is_settled() noexcept {
+  const std::lock_guard held(mutex_);
+  return out_.empty() && (!noticed_ || waits_for_ == wait::end);
 }
 
 bool exchange::has_unread() noexcept {

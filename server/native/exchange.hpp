@@ -102,6 +102,9 @@ class exchange final : public rpc::message_stream {
   [[nodiscard]] left collect(std::string& written, bool from_inbox) noexcept;
   /// Whole messages are here that have not been read.
   [[nodiscard]] bool has_unread() noexcept;
+  /// Nothing that was written has yet to be collected, and what the handler was notified of it has
+  /// done.
+  [[nodiscard]] bool is_settled() noexcept;
 
  private:
   enum class wait : std::uint8_t { none, read, write, notice, end };

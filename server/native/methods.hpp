@@ -21,7 +21,7 @@ struct method {
   void (*handler)() = nullptr;  ///< Of the kind and types that `make` knows.
   bool reads_stream = false;
   bool writes_stream = false;
-  bool is_lasting = false;  ///< See rpc::is_lasting().
+  bool is_lasting = false;   ///< See rpc::is_lasting().
   mutable mean_time took{};  ///< By a unary handler, until it suspends or ends.
 };
 

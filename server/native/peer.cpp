@@ -132,12 +132,14 @@ bool peer::pull(http1::byte_buffer& to) {
   return session_.pull(to) || !ready_.empty() || end_lasting();
 }
 
-/// Of a server that leaves, behind all other streams. False: there are none.
+/// Of a server that leaves, behind all other streams, and once each has been told of the drain.
+/// False: there are none, or it is too early.
 bool peer::end_lasting() {
   if (leave_ != leave::left || !leaves()) return false;
   std::size_t lasting = 0;
   for (const call* each = newest_; each != nullptr; each = each->older_) {
-    lasting += each->open_ && !each->answered_ && each->running_ && each->method_->is_lasting;
+    lasting += each->open_ && !each->answered_ && each->running_ && each->method_->is_lasting &&
+               each->exchange_->is_settled();
   }
   if (lasting == 0 || lasting < session_.streams()) return false;
   for (call* each = newest_; each != nullptr;) {

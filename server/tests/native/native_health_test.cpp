@@ -120,6 +120,20 @@ TEST(native_health, a_server_that_leaves_ends_what_lasts_behind_the_others) {
   EXPECT_FALSE(connection.tested.has_running());
 }
 
+TEST(native_health, a_watch_ends_behind_what_it_is_being_told) {
+  health_harness connection;
+  connection.begin();
+  connection.watch(1);
+  connection.server.drain();  // its handler is to go on, on a worker that is busy
+  connection.leave();
+  connection.look();
+  EXPECT_FALSE(connection.answer_to(1).ended);
+  connection.run_posted();
+  connection.look();
+  EXPECT_EQ(connection.answer_to(1).body, serving + not_serving);
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "14");
+}
+
 TEST(native_health, what_lasts_alone_ends_when_the_peer_has_the_goaway) {
   health_harness connection;
   connection.begin();
