@@ -40,6 +40,8 @@ class idle_reset_filter {
         head_bytes_ = all.size() - at;
         return {take(all, at, all.size() - at), false};
       }
+      // What stands before it may be what makes the owner start().
+      if (at > 0 && !started_ && is_idle_reset(all.data() + at)) return {take(all, at, 0), false};
       if (begins_reset(all.data() + at)) return {take(all, at, head_size), true};
       left_ += head_size;
     }
@@ -69,23 +71,47 @@ class idle_reset_filter {
     return {head_, false};
   }
 
-  /// Notes what a frame's head means for those that follow.
-  bool begins_reset(const std::byte* head) noexcept {
-    enum : std::uint8_t { headers = 1, rst_stream = 3, continuation = 9 };
-    constexpr std::uint32_t end_headers = 4;
-    const auto byte = [&](std::size_t i) { return std::to_integer<std::uint32_t>(head[i]); };
-    const std::uint32_t size = byte(0) << 16 | byte(1) << 8 | byte(2);
-    const std::uint32_t type = byte(3);
-    const std::uint32_t id = (byte(5) & 127) << 24 | byte(6) << 16 | byte(7) << 8 | byte(8);
+  enum : std::uint8_t { headers = 1, rst_stream = 3, continuation = 9 };
+
+  struct frame_head {
+    explicit frame_head(const std::byte* bytes) noexcept
+        : size(number(bytes) >> 8),
+          type(std::to_integer<std::uint8_t>(bytes[3])),
+          flags(std::to_integer<std::uint8_t>(bytes[4])),
+          stream(number(bytes + 5) & 0x7fffffff) {}
+
+    static std::uint32_t number(const std::byte* bytes) noexcept {
+      std::uint32_t value = 0;
+      for (int i = 0; i < 4; ++i) value = value << 8 | std::to_integer<std::uint32_t>(bytes[i]);
+      return value;
+    }
+
+    std::uint32_t size;
+    std::uint8_t type;
+    std::uint8_t flags;
+    std::uint32_t stream;
+  };
+
+  [[nodiscard]] bool is_idle_reset(const std::byte* bytes) const noexcept {
+    const frame_head head(bytes);
     // Else it is wrong in another way too: that is nghttp2's to judge.
-    const bool is_idle = id > newest_ && id % 2 == 1;
-    if (started_ && type == rst_stream && is_idle && size == reset_size && !in_block_) {
+    const bool is_idle = head.stream > newest_ && head.stream % 2 == 1;
+    return head.type == rst_stream && is_idle && head.size == reset_size && !in_block_;
+  }
+
+  /// Notes what a frame's head means for those that follow.
+  bool begins_reset(const std::byte* bytes) noexcept {
+    if (started_ && is_idle_reset(bytes)) {
       skip_ = reset_size;
       return true;
     }
-    if (type == headers) newest_ = std::max(newest_, id);
-    if (type == headers || type == continuation) in_block_ = (byte(4) & end_headers) == 0;
-    left_ = size;
+    constexpr std::uint8_t end_headers = 4;
+    const frame_head head(bytes);
+    if (head.type == headers) newest_ = std::max(newest_, head.stream);
+    if (head.type == headers || head.type == continuation) {
+      in_block_ = (head.flags & end_headers) == 0;
+    }
+    left_ = head.size;
     return false;
   }
 

@@ -504,6 +504,23 @@ TEST(http2_calls, go_where_calls_go_wherever_their_content_type_stands) {
   EXPECT_EQ(connection.answer_to(7).field("grpc-status"), "4");
 }
 
+/// However the bytes come: see native_errors.a_reset_of_a_stream_that_never_began_ends_nothing.
+TEST(http2_calls, make_a_reset_of_a_stream_that_never_began_nothing) {
+  const std::string idle_reset = frame(rst_stream, none, 3, number(8));
+  for (const bool at_once : {true, false}) {
+    http_harness connection;
+    connection.begin();
+    if (!at_once) connection.feed(call_frames(1, "a"));
+    connection.feed((at_once ? call_frames(1, "a") : "") + idle_reset + get(5, "/plaintext"));
+    EXPECT_EQ(goaway_code(connection.all), -1) << at_once;
+    EXPECT_EQ(connection.answer_to(5).body, "Hello, World!") << at_once;
+  }
+  http_harness without_calls;
+  without_calls.begin();
+  without_calls.feed(get(1, "/plaintext") + idle_reset);
+  EXPECT_EQ(goaway_code(without_calls.all), 1);
+}
+
 TEST(http2_calls, are_requests_for_what_is_not_there_where_nobody_serves_them) {
   options_of_harness how;
   how.with_calls = false;
