@@ -270,6 +270,7 @@ struct grpc_server::core {
   std::vector<std::function<void(grpc::ServerCompletionQueue&)>> arms;  // one call of each method
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
   std::unique_ptr<grpc::Server> server;
+  std::vector<int> listeners;  // its sockets
   std::vector<std::thread> pollers;
 };
 
@@ -289,6 +290,7 @@ void grpc_server::core::start(const grpc_options& settings) {
   for (unsigned i = 0; i < settings.queue_threads; ++i) {
     queues.push_back(builder.AddCompletionQueue());
   }
+  const std::vector<int> others = listening_sockets();
   server = builder.BuildAndStart();
   if (!server || port == 0) {
     throw std::system_error(
@@ -296,6 +298,8 @@ void grpc_server::core::start(const grpc_options& settings) {
         "gRPC cannot listen on " + bound.text() + ", which was free a moment ago");
   }
   bound.port = static_cast<std::uint16_t>(port);
+  listeners = listening_sockets();
+  std::erase_if(listeners, [&](int fd) { return std::ranges::count(others, fd) > 0; });
   for (const std::string_view name : rpc::service_names(handlers)) {
     server->GetHealthCheckService()->SetServingStatus(std::string(name), true);
   }
@@ -311,7 +315,7 @@ void grpc_server::core::arm_and_poll(unsigned calls) {
 }
 
 void grpc_server::core::send_peers_away(steady_clock::time_point deadline) {
-  stop_listening_on(bound.port);
+  stop_listening(listeners);
   if (!goaways_can_be_sent()) return;
   const auto heedless = steady_clock::now() + goaway_patience;
   bool quiet = false;  // no call has come since, and none is left

@@ -2,7 +2,6 @@
 #include "grpc/goaway.hpp"
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #ifdef BWOS_GRPC_GOAWAYS
 namespace grpc_core {
@@ -25,22 +25,11 @@ class Server {
 namespace bwos::server {
 namespace {
 
-bool listens_on(int fd, std::uint16_t port) noexcept {
-  int listens = 0;
-  socklen_t size = sizeof listens;
-  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0)
-    return false;
-  sockaddr_storage bound{};
-  size = sizeof bound;
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) return false;
-  switch (bound.ss_family) {
-    case AF_INET:
-      return ntohs(reinterpret_cast<const sockaddr_in&>(bound).sin_port) == port;
-    case AF_INET6:
-      return ntohs(reinterpret_cast<const sockaddr_in6&>(bound).sin6_port) == port;
-    default:
-      return false;
-  }
+bool listens(int fd) noexcept {
+  int is_listening = 0;
+  socklen_t size = sizeof is_listening;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &size) == 0 &&
+         is_listening != 0;
 }
 
 }  // namespace
@@ -72,21 +61,27 @@ void send_goaways(grpc::Server& /*server*/) noexcept {}
 
 #endif
 
-void stop_listening_on(std::uint16_t port) noexcept {
-  // What gRPC holds instead: a socket of no address, to which nobody connects, until it closes it.
-  const int nowhere = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  const sockaddr_un unnamed{.sun_family = AF_UNIX, .sun_path = {}};
-  if (nowhere < 0) return;  // no descriptor, no /proc: peers may come back, and lose a call
-  ::bind(nowhere, reinterpret_cast<const sockaddr*>(&unnamed), sizeof unnamed.sun_family);
-  ::listen(nowhere, 0);
+std::vector<int> listening_sockets() {
+  std::vector<int> found;
   std::error_code unreadable;
   std::filesystem::directory_iterator entry("/proc/self/fd", unreadable);
   for (; !unreadable && entry != end(entry); entry.increment(unreadable)) {
     const std::string name = entry->path().filename();
     int fd = -1;
     std::from_chars(name.data(), name.data() + name.size(), fd);
-    if (listens_on(fd, port)) ::dup3(nowhere, fd, O_CLOEXEC);
+    if (listens(fd)) found.push_back(fd);
   }
+  return found;
+}
+
+void stop_listening(std::span<const int> sockets) noexcept {
+  // What gRPC holds instead, until it closes it: a socket that nobody knows of.
+  const int nowhere = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (nowhere < 0) return;  // no descriptor is left: peers may come back, and lose a call
+  const sockaddr_un any_name{.sun_family = AF_UNIX, .sun_path = {}};
+  ::bind(nowhere, reinterpret_cast<const sockaddr*>(&any_name), sizeof any_name.sun_family);
+  ::listen(nowhere, 0);
+  for (const int fd : sockets) ::dup3(nowhere, fd, O_CLOEXEC);
   ::close(nowhere);
 }
 

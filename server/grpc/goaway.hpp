@@ -3,7 +3,8 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <cstdint>
+#include <span>
+#include <vector>
 
 namespace bwos::server {
 
@@ -15,11 +16,14 @@ namespace bwos::server {
 /// where it cannot be done: then gRPC's shutdown asks them, and cancels what was on its way.
 void send_goaways(grpc::Server& server) noexcept;
 
-/// Any thread: closes this process' listening sockets of a port: peers are refused from now on, and
-/// so are those whose handshakes had just ended. gRPC closes its own only with its shutdown, and
-/// peers that were sent away would come back until then. It goes on to hold a descriptor of the
-/// same number. (A filter that drops their packets instead is not for ordinary users on every
-/// kernel.)
-void stop_listening_on(std::uint16_t port) noexcept;
+/// This process' listening sockets; none without /proc. gRPC tells nobody which it has opened:
+/// those that are there after its server has started and were not before.
+[[nodiscard]] std::vector<int> listening_sockets();
+
+/// Once, while gRPC's server that opened them runs: closes them, so that peers are refused from now
+/// on, and those whose handshakes had just ended. gRPC closes them only with its shutdown, and
+/// peers that were sent away would come back until then. It goes on to hold descriptors of these
+/// numbers. (A filter that drops peers' packets instead is not for ordinary users on every kernel.)
+void stop_listening(std::span<const int> sockets) noexcept;
 
 }  // namespace bwos::server

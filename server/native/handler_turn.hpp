@@ -28,10 +28,10 @@ class handler_turn : coroutine_waiter {
 
  private:
   /// Also of those that were handed on it is noted how long they run, so that a method that has
-  /// become short leaves the lane.
+  /// become short leaves the lane; but not of those that nobody wants any more: they do not run.
   static void begin(continuation& self, disposition how) noexcept {
     auto& turn = static_cast<handler_turn&>(self);
-    if (how == disposition::discard) return turn.finish(how);
+    if (how == disposition::discard || turn.call_.is_cancelled()) return turn.finish(how);
     const auto [method, most] = turn.call_.timed_by();
     const metrics::ticks begun = metrics::now_ticks();
     turn.finish(how);  // neither it nor its call may be there any more

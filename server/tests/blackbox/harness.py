@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -82,6 +83,8 @@ class Server:
         self.process.stdout.close()
         if self.process.stderr is not None:
             self.process.stderr.close()
+        if code not in (0, 2, -signal.SIGKILL):  # whatever the test makes of it
+            sys.stderr.write(f"server ended with {code}: {''.join(self.log)}\n")
         return code
 
     def stop(self):

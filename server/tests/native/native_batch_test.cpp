@@ -281,6 +281,26 @@ TEST(native_lane, a_method_that_takes_long_goes_there_and_leaves_it_when_it_has_
   EXPECT_FALSE(is_handed_on());
 }
 
+TEST(native_lane, calls_that_nobody_wants_any_more_are_not_taken_for_short_ones) {
+  batch_harness connection({.lane_threshold = 50us});
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    connection.feed(call_frames(2 * i + 1, "x", "/test/Take"));
+  }
+  const int before = connection.workers().posted_long;
+  ASSERT_GT(before, 0);
+  std::string resets;
+  for (std::uint32_t i = 5; i < 100; ++i) {
+    connection.feed(call_frames(2 * i + 1, "x", "/test/Take"));
+    resets += frame(rst_stream, none, 2 * i + 1, number(8));
+  }
+  connection.feed(resets);
+  connection.run_posted();
+  connection.look();
+  EXPECT_EQ(connection.workers().posted_long, before + 95);
+  connection.feed(call_frames(201, "x", "/test/Take"));
+  EXPECT_EQ(connection.workers().posted_long, before + 96);
+}
+
 TEST(native_lane, other_methods_are_run_here_meanwhile) {
   batch_harness connection({.lane_threshold = 50us});
   for (std::uint32_t i = 0; i < 5; ++i) {
@@ -408,7 +428,7 @@ std::uint64_t lane_runs(const running_server& server) {
 }
 
 TEST(native_threads, long_calls_of_one_connection_run_in_the_lane_and_on_all_workers) {
-  running_server server({.lane_threshold = 1ms});
+  running_server server({.lane_threshold = 500us});
   server.methods.unary(
       "/test/Long",
       +[](rpc::context&, const helloworld::HelloRequest&,
