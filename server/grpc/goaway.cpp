@@ -79,7 +79,7 @@ void stop_listening(std::span<const int> sockets) noexcept {
   const int nowhere = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (nowhere < 0) return;  // no descriptor is left: peers may come back, and lose a call
   const sockaddr_un any_name{.sun_family = AF_UNIX, .sun_path = {}};
-  ::bind(nowhere, reinterpret_cast<const sockaddr*>(&any_name), sizeof any_name.sun_family);
+  (void)::bind(nowhere, reinterpret_cast<const sockaddr*>(&any_name), sizeof any_name.sun_family);
   ::listen(nowhere, 0);
   for (const int fd : sockets) ::dup3(nowhere, fd, O_CLOEXEC);
   ::close(nowhere);
