@@ -113,7 +113,7 @@ void server::start_http() {
                                         .methods = calls ? calls->methods() : no_methods_,
                                         .http2 = settings_.http2,
                                         .calls = settings_.native,
-                                        .leaving = service_.draining});
+                                        .leaving = service_.told});
   http_context_.emplace(http1::context{.workers = runtime_->workers(),
                                        .handlers = service_,
                                        .metrics = metrics_,

@@ -303,9 +303,10 @@ void peer::settle(clock::time_point now) {
 
 /// The server does.
 bool peer::leaves() const noexcept {
-  // [peer.leaving] relaxed: the interruption that comes after it brings it here, or a later one.
-  // Partner: [native.leave].
-  return shared_.leaving.load(std::memory_order_relaxed);
+  // [peer.leaving] acquire: what watches were told of the drain, which end_lasting() asks for. Who
+  // misses it comes here again with the interruption that follows. Partners: [service.told],
+  // [native.leave].
+  return shared_.leaving.load(std::memory_order_acquire);
 }
 
 /// What the connection is due.

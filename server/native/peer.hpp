@@ -36,8 +36,8 @@ struct shared {
   const method_table& methods;
   const h2::limits& http2;
   const call_limits& calls;
-  /// Set once, before every connection is interrupted. Relaxed everywhere: who misses it is told
-  /// again.
+  /// Set once, before every connection is interrupted, which tells who has missed it, and behind
+  /// the drain's bell.
   const std::atomic<bool>& leaving;
 };
 
