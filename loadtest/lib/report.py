@@ -2,6 +2,7 @@
 """Tables of a measurement, and what machine and commit it was taken on."""
 
 import json
+import operator
 import os
 import platform
 import subprocess
@@ -88,13 +89,14 @@ def target_table(scenario: Scenario, records: list[dict]) -> str:
     for target in scenario.targets:
         for cell in target.cells:
             if target.versus:
-                values = stats.ratios(records, cell, target.variant, target.versus, target.metric)
-                what = f"{target.metric} {target.variant} / {target.versus}, {cell}"
+                compare = operator.sub if target.less else operator.truediv
+                values = stats.ratios(records, cell, target.variant, target.versus, target.metric, compare)
+                what = f"{target.metric} {target.variant} {'-' if target.less else '/'} {target.versus}, {cell}"
             else:
                 values = list(stats.by_round(records, cell, target.variant, target.metric).values())
                 what = f"{target.metric} {target.variant}, {cell}"
             found = stats.estimate(values)
-            form = "{:.3f}" if target.versus else "{:,.0f}"
+            form = "{:.3f}" if target.versus and not target.less else "{:,.0f}"
             if found is None:
                 rows.append([what, "-", "-", form.format(target.limit), "0", "not measured"])
                 continue

@@ -3,6 +3,7 @@
 
 A machine changes its speed over minutes, so figures of different rounds are never divided."""
 
+import operator
 import random
 from dataclasses import dataclass
 from statistics import median
@@ -55,7 +56,10 @@ def by_round(records: list[dict], cell: str, variant: str, metric: str) -> dict[
     }
 
 
-def ratios(records: list[dict], cell: str, variant: str, versus: str, metric: str) -> list[float]:
+def ratios(
+    records: list[dict], cell: str, variant: str, versus: str, metric: str, compare=operator.truediv
+) -> list[float]:
+    """By round; or another comparison, such as their differences."""
     ours = by_round(records, cell, variant, metric)
     theirs = by_round(records, cell, versus, metric)
-    return [ours[number] / theirs[number] for number in sorted(ours) if theirs.get(number)]
+    return [compare(ours[number], theirs[number]) for number in sorted(ours) if theirs.get(number)]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import unittest
+from dataclasses import replace
 
 from lib import report
 from lib.scenarios import Cell, Scenario, Target, all_scenarios
@@ -47,6 +48,13 @@ class Tables(unittest.TestCase):
         _, ratio, absolute = report.target_table(SCENARIO, records).splitlines()
         self.assertRegex(ratio, r"1\.080 +\[1\.080, 1\.120\] +1\.100 +3 +met")
         self.assertTrue(absolute.endswith("MISSED"))
+
+    def test_a_target_may_be_a_difference(self):
+        scenario = replace(SCENARIO, targets=(replace(SCENARIO.targets[0], limit=1000, less=True),))
+        records = [record(n, "ours", cpu) for n, cpu in ((1, 7000.0), (2, 8000.0), (3, 8100.0))]
+        records += [record(n, "floor", cpu) for n, cpu in ((1, 5000.0), (2, 6999.0), (3, 7100.0))]
+        _, line = report.target_table(scenario, records).splitlines()
+        self.assertRegex(line, r"^server_cpu_us ours - floor, c64 +1,001 +\[1,000, 2,000\] +1,000 +3 +MISSED$")
 
     def test_a_target_without_figures_is_not_measured(self):
         self.assertEqual(report.target_table(SCENARIO, []).count("not measured"), 2)
