@@ -9,9 +9,9 @@ usage() {
 deploy/test.sh          installs what is missing, builds build/release and runs its test suite, the server from outside
                         in its usual ways to run
 deploy/test.sh --all    also: the server in all its ways to run (ctest's label "variant"), format, scripts, headers,
-                        clang with its tidy checks, debug, address, undefined and thread sanitizers, h2spec where Go
-                        can build it, and a minute of fuzzing for each target. Every step is tried; the overview at the
-                        end names those that failed
+                        clang with its tidy checks, debug, address, undefined and thread sanitizers, h2spec and
+                        grpc-go's interoperability client where Go can build them, and a minute of fuzzing for each
+                        target. Every step is tried; the overview at the end names those that failed
 A test of the server or of the load test that fails beside others is tried once more alone, and named: their peers have
 timeouts, which a busy machine can miss. A test of the executor never is, nor a crash, a test without end, or what a
 sanitizer has reported.
@@ -87,14 +87,16 @@ fuzz() {
 }
 build_and_fuzz() { cmake --preset fuzz && compile fuzz && fuzz http && fuzz h2 && fuzz config; }
 
-# h2spec: somebody else's cases for HTTP/2, against both ports of the release build.
-run_h2spec() {
+# conform NAME: somebody else's cases, against both ports of the release build.
+conform() {
   if ! command -v go >/dev/null; then
-    printf 'not run: h2spec (no Go)\n'
+    printf 'not run: %s (no Go)\n' "$1"
     return 0
   fi
-  server/tests/conformance/h2spec.py build/release/server/bwos-server
+  "server/tests/conformance/$1.py" build/release/server/bwos-server
 }
+run_h2spec() { conform h2spec; }
+run_interop() { conform interop; }
 
 check_format() {
   find executor server loadtest \( -name '*.hpp' -o -name '*.cpp' \) -print0 |
@@ -140,6 +142,7 @@ run_all() {
   step 'address and undefined behaviour sanitizers: build and suite' build_and_test_asan
   step 'thread sanitizer: build and suite' build_and_test_tsan
   step 'HTTP/2: h2spec' run_h2spec
+  step "gRPC: grpc-go's interoperability client" run_interop
   step 'fuzzing: HTTP, HTTP/2 and the command line, a minute each' build_and_fuzz
 
   printf '\n== [%4d s] overview\n' "$SECONDS"

@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """h2spec.py SERVER: runs h2spec, all of generic, http2 and hpack, against the HTTP port and the gRPC port of a
 bwos-server, on each reactor. Exits with 1 where a case ends otherwise than DIFFERENT says. Needs Go, which builds h2spec into
-build/h2spec once."""
+build/tools once."""
 
 import os
-import re
 import subprocess
 import sys
 import xml.etree.ElementTree
 
+from others import TOOLS, build, serving
+
 CASES = 145
 MODULE = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 
 # Cases that we answer differently, for each port, with the sentence of RFC 9113 that allows it, or why we do all the same.
 PREFACE = ("3.4: Clients and servers MUST treat an invalid connection preface as a connection error of type PROTOCOL_ERROR. A "
@@ -59,16 +59,6 @@ DIFFERENT = {
 }
 
 
-def build():
-    folder = os.path.join(ROOT, "build/h2spec")
-    program = os.path.join(folder, "h2spec")
-    if not os.path.exists(program):
-        os.makedirs(folder, exist_ok=True)
-        subprocess.run(["go", "install", MODULE], cwd=folder, check=True,
-                       env={**os.environ, "GOBIN": os.path.realpath(folder), "GOFLAGS": "-mod=mod"})
-    return program
-
-
 def run(program, port, path, report):
     """Name of each case to "passed", "skipped" or what failed."""
     subprocess.run([program, "generic", "http2", "hpack", "-h", "127.0.0.1", "-p", port, "-P", path, "-o", "2", "-j", report],
@@ -85,21 +75,17 @@ def run(program, port, path, report):
 
 
 def main():
-    program = build()
+    program = build(MODULE)
     good = True
     for reactor in ("epoll", "io_uring"):
-        server = subprocess.Popen(
-            [sys.argv[1], "--http-listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--grpc", "native", "--workers", "2",
-             "--reactor", reactor, "--log-level", "error"], stdout=subprocess.PIPE, text=True)
-        try:
-            http, grpc = re.fullmatch(r"listening http=\S+:(\d+) grpc=\S+:(\d+)\n", server.stdout.readline()).groups()
+        with serving(sys.argv[1], "--grpc", "native", "--reactor", reactor) as (http, grpc):
             for name, port, path in (("HTTP", http, "/plaintext"), ("gRPC", grpc, "/")):
-                results = run(program, port, path, os.path.join(ROOT, "build/h2spec/report.xml"))
+                results = run(program, port, path, os.path.join(TOOLS, "h2spec.xml"))
                 failed = {case: why for case, why in results.items() if why not in ("passed", "skipped")}
                 skipped = [case for case, what in results.items() if what == "skipped"]
                 passed = len(results) - len(failed) - len(skipped)
                 print(f"h2spec, {name} port, {reactor}: {len(results)} cases, {passed} passed, {len(skipped)} skipped, "
-                      f"{len(failed)} failed")
+                      f"{len(failed)} failed", flush=True)
                 for case in skipped:
                     print(f"  skipped: {case}")
                 for case, why in failed.items():
@@ -108,9 +94,6 @@ def main():
                     else:
                         print(f"  FAILED: {case}: {why}")
                 good = good and len(results) == CASES and not set(failed) - set(DIFFERENT[name])
-        finally:
-            server.terminate()
-            good = server.wait(60) == 0 and good
     return 0 if good else 1
 
 
