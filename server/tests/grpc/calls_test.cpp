@@ -80,6 +80,26 @@ TEST(grpc_calls, more_at_once_than_are_armed_are_all_answered) {
             600U);
 }
 
+TEST(grpc_calls, are_in_hand_as_many_as_each_queue_has_armed) {
+  for (const unsigned queues : {1U, 2U}) {
+    SCOPED_TRACE(queues);
+    grpc_options settings = any_port();
+    settings.calls_armed = 2;
+    settings.queue_threads = queues;
+    running_server running(settings, 1);
+    const auto channel = running.connect();
+    say_first_hello(running, *channel);
+    busy_worker busy(running.workers);
+    auto answered =
+        std::async(std::launch::async, [&] { return say_hello_concurrently({channel}, 16); });
+    EXPECT_TRUE(running.eventually_waiting(2 * queues));
+    std::this_thread::sleep_for(100ms);  // Time for the others to come, if anything let them.
+    EXPECT_TRUE(running.eventually_waiting(2 * queues));
+    busy.release();
+    EXPECT_EQ(answered.get(), 16U);
+  }
+}
+
 TEST(grpc_calls, a_connection_has_at_most_streams_max_calls_open) {
   grpc_options settings = any_port();
   settings.streams_max = 4;

@@ -626,6 +626,22 @@ TEST(native_limits, handlers_above_their_number_are_refused_also_if_their_calls_
   EXPECT_EQ(connection.answer_to(11).body, reply_to("d"));
 }
 
+TEST(native_limits, acknowledgements_above_their_number_that_wait_end_the_connection) {
+  h2::limits bounds;
+  bounds.acks_max = 5;
+  bounds.ping_strikes_max = 0;
+  const auto pings = [](int count) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += frame(ping, none, 0, "12345678");
+    return all;
+  };
+  peer_harness connection(bounds);
+  connection.begin();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(connection.feed(pings(5)).size(), 5U);  // those that go
+  EXPECT_EQ(goaway_code(connection.feed(pings(6))), 11);
+  EXPECT_TRUE(connection.tested.is_over());
+}
+
 /// SETTINGS_INITIAL_WINDOW_SIZE.
 const std::string no_window = number(4, 2) + number(0);
 
@@ -829,26 +845,26 @@ TEST(native_floods, bytes_of_an_answer_taken_one_by_one_are_one) {
 TEST(native_pings, that_come_too_soon_end_the_connection) {
   h2::limits bounds;
   bounds.ping_interval_min = 10s;
-  bounds.ping_strikes_max = 2;
+  bounds.ping_strikes_max = 3;
   const std::string one = frame(ping, none, 0, "12345678");
   for (const bool with_stream : {true, false}) {
     SCOPED_TRACE(with_stream);
     peer_harness connection(bounds);
     connection.begin();
     if (with_stream) connection.feed(call_frames(1, "a", "/test/Wait"));
-    for (int i = 0; i < 3; ++i) {  // the first, and two strikes
+    for (int i = 0; i < 4; ++i) {  // the first, and three strikes
       const auto answered = connection.feed(one);
       ASSERT_EQ(answered.size(), 1U);
       EXPECT_EQ(answered[0].flags, ack);
       connection.now += 9s;
     }
     connection.now += 1s;  // without a stream that is too soon, too
-    const auto fourth = connection.feed(one);
-    EXPECT_EQ(goaway_code(fourth), with_stream ? -1 : 11);
     const auto fifth = connection.feed(one);
+    EXPECT_EQ(goaway_code(fifth), with_stream ? -1 : 11);
+    const auto sixth = connection.feed(one);
     if (with_stream) {
-      ASSERT_EQ(goaway_code(fifth), 11);
-      EXPECT_EQ(fifth.back().payload, number(1) + number(11) + "too_many_pings");
+      ASSERT_EQ(goaway_code(sixth), 11);
+      EXPECT_EQ(sixth.back().payload, number(1) + number(11) + "too_many_pings");
     }
     EXPECT_TRUE(connection.tested.is_over());
   }

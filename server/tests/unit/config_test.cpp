@@ -312,6 +312,9 @@ TEST(config, serves_grpc_natively_where_it_can_unless_told_otherwise) {
                                "11s",
                                "--write-timeout",
                                "12s",
+                               "--body-timeout",
+                               "13s",
+                               "--grpc-test-service",
                                "--executor",
                                "asio-pool"});
   const config& all = accepted(result);
@@ -327,6 +330,9 @@ TEST(config, serves_grpc_natively_where_it_can_unless_told_otherwise) {
   EXPECT_EQ(all.http2.header_timeout, 10s);
   EXPECT_EQ(all.http2.idle_timeout, 11s);
   EXPECT_EQ(all.http2.write_timeout, 12s);
+  EXPECT_EQ(all.http2.body_timeout, 13s);
+  EXPECT_TRUE(all.grpc_test_service);
+  EXPECT_FALSE(accepted(parse({})).grpc_test_service);
 }
 
 TEST(config, prints_help_in_groups_with_defaults_and_ranges) {
