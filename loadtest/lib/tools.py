@@ -38,6 +38,7 @@ def wrk_command(cell, port: int, seconds: int) -> list[str]:
 
 
 def ghz_command(cell, port: int, seconds: int) -> list[str]:
+    """With --proto: not every peer has reflection, and its streams would be among what is measured."""
     return _pinned(cell) + [
         find("ghz"), "--insecure", "--proto", PROTO, "--call", "helloworld.Greeter.SayHello",
         "-d", '{"name":"bwos"}', "-z", f"{seconds}s", "--duration-stop", "wait",

@@ -17,7 +17,6 @@ from harness import PATIENCE, Reader, Server, is_silent, read_response
 PLAINTEXT = b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n"
 READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
 ROUNDS = int(os.environ.get("BWOS_TEST_ROUNDS", "2"))  # of each load; more when something was changed here
-PROTO = os.path.join(os.path.dirname(__file__), "../../../proto/helloworld.proto")
 GHZ = shutil.which("ghz") or shutil.which("ghz", path=os.path.expanduser("~/go/bin"))
 
 
@@ -164,7 +163,7 @@ class Drain(unittest.TestCase):
         for round_number in range(ROUNDS):
             server = self.serve("--drain-delay", "300ms" if round_number % 2 else "0", grpc=True)
             load = subprocess.Popen(
-                [GHZ, "--insecure", "--proto", PROTO, "--call", "helloworld.Greeter.SayHello", "-d", '{"name":"world"}', "-c", "16",
+                [GHZ, "--insecure", "--call", "helloworld.Greeter.SayHello", "-d", '{"name":"world"}', "-c", "16",
                  "--connections", "4", "-z", "2s", "--duration-stop", "ignore", "-O", "json", server.grpc_address],
                 stdout=subprocess.PIPE, text=True)
             time.sleep(1)

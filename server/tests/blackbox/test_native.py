@@ -16,7 +16,6 @@ from harness import Server
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
-PROTO = os.path.join(os.path.dirname(__file__), "../../../proto")
 
 
 def frame(kind, flags, stream, payload=b""):
@@ -224,16 +223,28 @@ class Native(unittest.TestCase):
         self.assertIsNone(peer.frame())
         self.assertEqual(server.stop(), 0)
 
+    def test_the_test_service_is_there_where_it_was_asked_for(self):
+        for flags in ((), ("--grpc-test-service",)):
+            server = self.serve(*flags)
+            peer = Peer(server)
+            self.addCleanup(peer.close)
+            peer.send(call(1, b"/grpc.testing.TestService/EmptyCall", b""))
+            got = []
+            while not any(each[2] == 1 and each[1] & END_STREAM for each in got):
+                got = [*got, peer.frame()]
+            self.assertEqual((DATA, 0, 1, b"\0\0\0\0\0") in got, bool(flags), got)
+            peer.close()
+            self.assertEqual(server.stop(), 0)
+
     @unittest.skipUnless(shutil.which("grpcurl"), "grpcurl is not installed")
     def test_grpcurl(self):
         server = self.serve()
-        for proto, method, data, wanted in (
-                ("helloworld", "helloworld.Greeter/SayHello", {"name": "w"}, {"message": "Hello w"}),
-                ("work", "bwos.Work/Burn", {"us": 7}, {"us": "7"}),
-                ("health", "grpc.health.v1.Health/Check", {"service": "bwos.Work"}, {"status": "SERVING"})):
-            done = subprocess.run(
-                ["grpcurl", "-plaintext", "-import-path", PROTO, "-proto", f"{proto}.proto", "-d", json.dumps(data),
-                 server.grpc_address, method], capture_output=True, text=True, timeout=60, check=False)
+        for method, data, wanted in (
+                ("helloworld.Greeter/SayHello", {"name": "w"}, {"message": "Hello w"}),
+                ("bwos.Work/Burn", {"us": 7}, {"us": "7"}),
+                ("grpc.health.v1.Health/Check", {"service": "bwos.Work"}, {"status": "SERVING"})):
+            done = subprocess.run(["grpcurl", "-plaintext", "-d", json.dumps(data), server.grpc_address, method],
+                                  capture_output=True, text=True, timeout=60, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout), wanted)
         self.assertEqual(server.stop(), 0)
@@ -242,9 +253,9 @@ class Native(unittest.TestCase):
     def test_ghz(self):
         server = self.serve()
         done = subprocess.run(
-            ["ghz", "--insecure", "--proto", f"{PROTO}/helloworld.proto", "--call", "helloworld.Greeter.SayHello",
-             "-d", '{"name":"w"}', "-c", "100", "--connections", "10", "-n", "5000", "-O", "json",
-             server.grpc_address], capture_output=True, text=True, timeout=120, check=True)
+            ["ghz", "--insecure", "--call", "helloworld.Greeter.SayHello", "-d", '{"name":"w"}', "-c", "100",
+             "--connections", "10", "-n", "5000", "-O", "json", server.grpc_address],
+            capture_output=True, text=True, timeout=120, check=True)
         self.assertEqual(json.loads(done.stdout)["statusCodeDistribution"], {"OK": 5000})
         self.assertEqual(server.stop(), 0)
 
