@@ -166,6 +166,7 @@ void server::write_metrics(std::string& to) const {
   }
   if (grpc_) now.grpc = grpc_->statistics();
   if (grpc_) now.grpc_connections = grpc_->connections();
+  if (grpc_) now.grpc_refused = grpc_->refused();
   if (const pool* const ours = runtime_->workers_of_ours()) {
     now.pool = ours->statistics();
     if (settings_.queue_age_max.count() != 0) now.queue_age = ours->queue_age(clock::now());

@@ -24,6 +24,10 @@ class stream_listener final : public http_listener {
         [&shared](stream peer) { return http1::serve(std::move(peer), shared); }, connections_max,
         [&shared](stream peer) { return http1::refuse(std::move(peer), shared); }, refusals_max);
   }
+  /// Those above are closed without a word. Clients of gRPC take SETTINGS for a connection that has
+  /// come about: after a GOAWAY, whatever its code, gRPC's core and grpc-go connect again at once,
+  /// hundreds of times a second. One that does not come about they try again after their backoff,
+  /// and calls fail with UNAVAILABLE meanwhile; so they take http1::refuse()'s answer, too.
   void start_grpc(const native::shared& shared, std::size_t connections_max) override {
     sockets_.start([&shared](stream peer) { return native::serve(std::move(peer), shared); },
                    connections_max);

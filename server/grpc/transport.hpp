@@ -40,6 +40,8 @@ class grpc_transport {
 
   /// Open now, where it is known. Any thread.
   [[nodiscard]] virtual std::optional<std::size_t> connections() const noexcept { return {}; }
+  /// Ever, by --connections-max or for lack of memory, where it is known. Any thread.
+  [[nodiscard]] virtual std::optional<std::size_t> refused() const noexcept { return {}; }
   /// Any thread.
   [[nodiscard]] virtual grpc_statistics statistics() const noexcept = 0;
 };

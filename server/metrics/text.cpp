@@ -174,6 +174,10 @@ void write_text(std::string& to, const snapshot& what) {
   write_http(to, what);
   if (what.grpc) write_grpc(to, *what.grpc);
   if (what.grpc_connections) write_native_grpc(to, what.http, *what.grpc_connections);
+  if (what.grpc_refused) {
+    single(to, "bwos_grpc_refused_total", "counter", "Connections refused: --connections-max.",
+           *what.grpc_refused);
+  }
   if (what.pool) write_pool(to, *what.pool);
   if (what.asio_lane_run) {
     single(to, "bwos_asio_lane_run_total", "counter", "Requests run by --asio-lane.",

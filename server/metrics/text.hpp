@@ -24,6 +24,7 @@ struct snapshot {
   std::optional<std::chrono::milliseconds> queue_age;  ///< Where it is measured.
   std::optional<grpc_statistics> grpc;
   std::optional<std::uint64_t> grpc_connections;  ///< Where native.
+  std::optional<std::uint64_t> grpc_refused;      ///< Where native.
   std::optional<pool_statistics> pool;            ///< Where one of ours is what runs.
   std::optional<std::uint64_t> asio_lane_run;     ///< Where there is such a lane.
   std::string_view executor;

@@ -29,6 +29,9 @@ class server final : public grpc_transport {
   [[nodiscard]] std::optional<std::size_t> connections() const noexcept override {
     return listener_ ? listener_->connections() : 0;
   }
+  [[nodiscard]] std::optional<std::size_t> refused() const noexcept override {
+    return listener_ ? listener_->refused() : 0;
+  }
   [[nodiscard]] grpc_statistics statistics() const noexcept override;
 
  private:

@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from harness import NATIVE, Server, is_silent, read_response
+from harness import NATIVE, Reader, Server, is_silent, read_response
 from test_native import (ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
                          WINDOW_UPDATE, Peer, call, frame, literal)
 
@@ -100,6 +100,24 @@ class Http2(unittest.TestCase):
                 s.sendall(data)
                 s.shutdown(socket.SHUT_WR)
                 self.assertIn(read_response(s).status, (400, 505), data)
+        self.assertEqual(server.stop(), 0)
+
+    def test_above_the_limit_http_2_gets_503_as_well(self):
+        """Clients of gRPC take it for a connection that has not come about, and wait before they try again."""
+        server = self.serve("--connections-max", "1")
+        first = self.peer(server)
+        first.send(get(1))
+        self.assertEqual(self.answer(first, 1), (STATUS_200, b"Hello, World!"))
+        for _ in range(20):
+            with server.connect() as above:
+                above.sendall(PREFACE + frame(SETTINGS, 0, 0) + get(1))
+                reader = Reader(above)
+                response = reader.next()
+                self.assertEqual((response.status, response.headers["retry-after"]), (503, "1"))
+                self.assertTrue(reader.at_end())
+        first.send(get(3))
+        self.assertEqual(self.answer(first, 3), (STATUS_200, b"Hello, World!"))
+        first.close()
         self.assertEqual(server.stop(), 0)
 
     def test_an_upgrade_is_ignored(self):

@@ -223,6 +223,30 @@ class Native(unittest.TestCase):
         self.assertIsNone(peer.frame())
         self.assertEqual(server.stop(), 0)
 
+    def test_peers_above_the_limit_are_closed_without_a_word(self):
+        server = self.serve("--connections-max", "2")
+        peers = [Peer(server) for _ in range(2)]
+        for peer in peers:
+            self.addCleanup(peer.close)
+            peer.send(call(1))
+            self.assertEqual(answers(peer, 1), 1)
+        for _ in range(20):
+            above = Peer(server, begin=False)
+            self.addCleanup(above.close)
+            self.assertIsNone(above.frame())
+            self.assertEqual(above.buffer, b"")
+        self.assertEqual(server.metrics()["bwos_grpc_refused_total"], 20)
+        peers[0].close()
+        server.until_metric("bwos_grpc_connections", 1)
+        new = Peer(server)
+        self.addCleanup(new.close)
+        for peer, stream in ((peers[1], 3), (new, 1)):
+            peer.send(call(stream))
+            self.assertEqual(answers(peer, 1), 1)
+        new.close()
+        peers[1].close()
+        self.assertEqual(server.stop(), 0)
+
     def test_the_test_service_is_there_where_it_was_asked_for(self):
         for flags in ((), ("--grpc-test-service",)):
             server = self.serve(*flags)

@@ -20,13 +20,14 @@ namespace bwos::server::test {
 namespace {
 
 struct native_server {
-  explicit native_server(executor_kind kind, const native::call_limits& calls = {})
+  explicit native_server(executor_kind kind, const native::call_limits& calls = {},
+                         std::size_t connections_max = 1000)
       : limits(calls) {
     settings.executor = kind;
     settings.workers = 2;
     threads = make_runtime(settings);
-    server = std::make_unique<native::server>(*threads, "127.0.0.1:0", 1024, 1000, handlers,
-                                              registry, settings.http2, limits);
+    server = std::make_unique<native::server>(*threads, "127.0.0.1:0", 1024, connections_max,
+                                              handlers, registry, settings.http2, limits);
   }
   ~native_server() { threads->stop(); }
   native_server(const native_server&) = delete;
@@ -99,6 +100,23 @@ TEST_P(grpc_native, many_at_once_are_all_answered) {
     ASSERT_EQ(calls[i].reply.message(), "Hello " + std::to_string(i))
         << calls[i].status.error_message();
   }
+}
+
+/// Above --connections-max a client is to come back after its backoff, not at once.
+TEST_P(grpc_native, a_client_above_the_connections_waits_before_it_tries_again) {
+  native_server running(GetParam(), {}, 1);
+  const auto first = running.connect();
+  EXPECT_TRUE(say_hello(*first, "first").first.ok());
+  const auto second = running.connect();
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + 20s);
+    ASSERT_EQ(say_hello(*second, "second", context).first.error_code(),
+              grpc::StatusCode::UNAVAILABLE);
+  }
+  EXPECT_GE(running.server->refused(), 1U);
+  EXPECT_LE(running.server->refused(), 10U);  // it does not take seconds
+  EXPECT_TRUE(say_hello(*first, "still there").first.ok());
 }
 
 TEST_P(grpc_native, burn_answers_what_it_burned) {

@@ -33,6 +33,7 @@ snapshot filled() {
   what.http.grpc[static_cast<std::size_t>(grpc::sends)] = 11;
   what.http.grpc[static_cast<std::size_t>(grpc::read_batches)] = 12;
   what.grpc_connections = 13;
+  what.grpc_refused = 14;
   what.pool.emplace().workers.resize(3);
   what.pool->workers[2].steal_hit = 5;
   what.executor = "bwos";
@@ -62,6 +63,7 @@ TEST(text, is_what_prometheus_reads) {
   EXPECT_EQ(read.value("bwos_grpc_sends_total"), 11);
   EXPECT_EQ(read.value("bwos_grpc_read_batches_total"), 12);
   EXPECT_EQ(read.value("bwos_grpc_connections"), 13);
+  EXPECT_EQ(read.value("bwos_grpc_refused_total"), 14);
   EXPECT_EQ(read.value("bwos_pool_steal_hit_total{worker=\"2\"}"), 5);
   EXPECT_EQ(read.value("bwos_build_info{version=\"1.2.3\",executor=\"bwos\",reactor=\"epoll\"}"),
             1);
