@@ -602,9 +602,10 @@ TEST(native_limits, streams_above_their_number_are_refused) {
   peer_harness connection(bounds);
   connection.begin();
   connection.feed(call_frames(1, "a", "/test/Wait") + call_frames(3, "b", "/test/Wait"));
-  h2::limits fresh_bounds;
-  fresh_bounds.streams_max = 2;
-  peer_harness fresh(fresh_bounds);  // whose SETTINGS the peer has not acknowledged
+  EXPECT_FALSE(connection.tested.is_over());
+  // It has acknowledged that number: PROTOCOL_ERROR.
+  EXPECT_EQ(goaway_code(connection.feed(call_frames(5, "c", "/test/Wait"))), 1);
+  peer_harness fresh(bounds);  // whose SETTINGS the peer has not acknowledged
   fresh.feed(preface + frame(settings, none, 0, "") + call_frames(1, "a", "/test/Wait") +
              call_frames(3, "b", "/test/Wait") + call_frames(5, "c", "/test/Wait"));
   EXPECT_EQ(fresh.answer_to(5).reset, 7);
