@@ -4,6 +4,7 @@
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import time
@@ -13,11 +14,14 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from lib import measure, report, tools  # noqa: E402
+from lib import measure, plans, report, resume, tools  # noqa: E402
 from lib.measure import REPOSITORY, Failed  # noqa: E402
 from lib.rounds import Measurement, Settings, progress  # noqa: E402
-from lib.scenarios import Scenario, all_scenarios  # noqa: E402
+from lib.scenario import Scenario  # noqa: E402
 from lib.servers import missing_flag, missing_program  # noqa: E402
+
+# What the command line may say otherwise than the plan; kept in machine.json, so that --resume does the same.
+OVERRIDES = ("only", "rounds", "rounds_max", "seconds", "rates", "realtime", "seed")
 
 
 def _at_least(least: int):
@@ -34,59 +38,99 @@ def _rates(text: str) -> list[float]:
         rates = [float(part) for part in text.split(",")]
     except ValueError:
         rates = [0.0]
-    if len(rates) != 2 or min(rates) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not two rates such as 28000,40000")
+    if min(rates) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of rates such as 28000,40000")
     return rates
 
 
-def parse_arguments(scenarios: dict[str, Scenario]) -> argparse.Namespace:
+def listing(cpus: tuple[int, int]) -> str:
+    """The kept plans: name, how long it takes at most, hypothesis."""
+    lines = []
+    for path in sorted(plans.FOLDER.glob("*.toml")):
+        try:
+            plan = plans.load(path, cpus)
+            lines.append(f"  {path.name:26} {plan.minutes:3g} min  {plan.hypothesis}")
+        except Failed as why:
+            lines.append(f"  {path.name:26} wrong: {why}")
+    return "\n".join(lines)
+
+
+def parse_arguments(kept: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="scenarios:\n" + "\n".join(f"  {each.name:14} {each.question}" for each in scenarios.values()),
+        usage="%(prog)s PLAN [--out DIR] [...]\n       %(prog)s --resume FOLDER\n       %(prog)s --list",
+        epilog=f"plans in loadtest/plans, and how long they take at most:\n{kept}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--scenario", action="append", choices=scenarios, help="repeat it for several; default: all")
-    add("--only", action="append", metavar="VARIANT", help="measure these variants only; repeatable")
-    add("--rounds", type=_at_least(1), default=10, help="default 10")
-    add("--rounds-max", type=_at_least(1), default=30, help="while an interval is too wide, add rounds up to this; 30")
-    add("--seconds", type=_at_least(1), default=3, help="of each run; default 3")
-    add("--quick", action="store_true", help="2 rounds of 1 s: shows that all works, measures nothing")
-    add("--rates", type=_rates, metavar="R60,R80", help="of the skew scenarios, instead of calibrating; grpc-skew takes the first")
-    add("--realtime", type=int, choices=range(100), default=10, metavar="0..99",
-        help="SCHED_FIFO priority of the open-loop client; 0: none; default 10")  # fmt: skip
-    add("--seed", type=int, default=1, help="of the order of runs; default 1")
+    add("plan", nargs="?", type=Path, metavar="PLAN", help="what to measure, such as loadtest/plans/quick.toml")
+    add("--out", type=Path, metavar="DIR",
+        help="where the run is kept, new or empty; default loadtest/results/<UTC time>-<plan>")  # fmt: skip
+    add("--resume", type=Path, metavar="FOLDER", help="go on with a run that was stopped, as it was begun")
+    add("--list", action="store_true", help="the kept plans")
     add("--build-dir", type=Path, default=REPOSITORY / "build" / "release", help="default build/release")
-    add("--out", type=Path, default=REPOSITORY / "loadtest" / "results", help="default loadtest/results")
+    instead = parser.add_argument_group("instead of what the plan says")
+    add = instead.add_argument
+    add("--only", action="append", metavar="VARIANT", help="measure these variants only; repeatable")
+    add("--rounds", type=_at_least(1), metavar="N", help="rounds, and no more without --rounds-max")
+    add("--rounds-max", type=_at_least(1), metavar="N", help="while an interval is too wide, add rounds up to this")
+    add("--seconds", type=_at_least(1), metavar="N", help="of each run")
+    add("--rates", type=_rates, metavar="R,...", help="of the cells that have `busy`, in their order; no calibration")
+    add("--realtime", type=int, choices=range(100), metavar="0..99",
+        help="SCHED_FIFO priority of the open-loop client; 0: none; default 10")  # fmt: skip
+    add("--seed", type=_at_least(0), metavar="N", help="of the order of runs; default 1")
     arguments = parser.parse_args()
-    if arguments.quick:
-        arguments.rounds, arguments.seconds = 2, 1
-        arguments.rounds_max = 2
+    if [bool(arguments.plan), bool(arguments.resume), arguments.list].count(True) != 1:
+        parser.error("it takes a plan, or --resume FOLDER, or --list")
+    if arguments.resume:
+        for name in ("out", *OVERRIDES):
+            if getattr(arguments, name) is not None:
+                parser.error(f"--resume goes on as the run was begun: --{name.replace('_', '-')} has no place beside it")
+    arguments.build_dir = arguments.build_dir.resolve()
     return arguments
 
 
-def available(scenario: Scenario, arguments: argparse.Namespace) -> Scenario:
+def overridden(scenario: Scenario, overrides: dict) -> Scenario:
+    rounds = overrides["rounds"] or min(scenario.rounds, overrides["rounds_max"] or scenario.rounds)
+    rounds_max = overrides["rounds_max"] or overrides["rounds"] or scenario.rounds_max
+    if rounds_max < rounds:
+        raise Failed(f"--rounds-max {rounds_max}: it must be at least --rounds {rounds}")
+    seconds = overrides["seconds"] or scenario.seconds
+    cells = scenario.cells
+    if overrides["rates"]:
+        names = [cell.name for cell in cells if cell.busy]
+        if len(names) != len(overrides["rates"]):
+            raise Failed(f"--rates has {len(overrides['rates'])} rates; {scenario.name} needs {len(names)}: {', '.join(names)}")
+        rates = dict(zip(names, overrides["rates"]))
+        cells = tuple(replace(cell, rate=rates.get(cell.name, cell.rate)) for cell in cells)
+    for name in overrides["only"] or ():
+        if name not in [variant.name for variant in scenario.variants]:
+            raise Failed(f"--only {name}: {scenario.name} has none; it has "
+                         + ", ".join(variant.name for variant in scenario.variants))  # fmt: skip
+    return replace(scenario, rounds=rounds, rounds_max=rounds_max, seconds=seconds, cells=cells)
+
+
+def available(scenario: Scenario, overrides: dict, build_dir: Path) -> Scenario:
     """The scenario without what cannot run here, each left out by name; Failed when nothing is left."""
     cells = []
     for cell in scenario.cells:
         if cell.tool in tools.HINTS and not tools.find(cell.tool):
             why = f"{cell.tool} is not installed; get it with: {tools.HINTS[cell.tool]}"
         else:
-            why = missing_program(arguments.build_dir, cell.tool) if cell.tool == "bwos-load" else None
+            why = missing_program(build_dir, cell.tool) if cell.tool == "bwos-load" else None
         if why:
             progress(f"{scenario.name}: left out: {cell.name}: {why}")
         else:
             cells.append(cell)
     if not cells:
         raise Failed("no tool to measure with")
-    cells = tuple(cells)
-    if any(cell.client_cpu is not None for cell in scenario.cells) and len(os.sched_getaffinity(0)) < 2:
+    if any(cell.client_cpu is not None for cell in cells) and len(os.sched_getaffinity(0)) < 2:
         raise Failed("server and client need a CPU each, and there is one")
     kept = []
     for variant in scenario.variants:
-        why = missing_program(arguments.build_dir, variant.program) or missing_flag(arguments.build_dir, variant)
-        if arguments.only and variant.name not in arguments.only:
+        if overrides["only"] and variant.name not in overrides["only"]:
             continue
+        why = missing_program(build_dir, variant.program) or missing_flag(build_dir, variant)
         if why:
             progress(f"{scenario.name}: left out: {variant.name}: {why}")
         else:
@@ -94,39 +138,72 @@ def available(scenario: Scenario, arguments: argparse.Namespace) -> Scenario:
     if not kept:
         raise Failed("no server to measure")
     names = [variant.name for variant in kept]
-    if arguments.rates and scenario.calibrate_with:
-        cells = tuple(replace(cell, rate=rate) for cell, rate in zip(cells, arguments.rates))
-    elif scenario.calibrate_with and scenario.calibrate_with not in names:
+    if any(cell.busy and not cell.rate for cell in cells) and scenario.calibrate_with not in names:
         raise Failed(f"{scenario.calibrate_with} decides the rates: measure it too, or give --rates")
     baseline = scenario.baseline if scenario.baseline in names else None
-    return replace(scenario, variants=tuple(kept), cells=cells, baseline=baseline)
+    return replace(scenario, variants=tuple(kept), cells=tuple(cells), baseline=baseline)
 
 
-def new_folder(out: Path, name: str) -> Path:
-    """<UTC time>-<scenario>, with a number behind it where that exists: nothing is overwritten."""
-    out.mkdir(parents=True, exist_ok=True)
+def new_folder(out: Path | None, name: str) -> Path:
+    """`out`, or <UTC time>-<plan> with a number behind it where that exists: nothing is overwritten."""
+    if out:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Failed(f"--out {out}: {error.strerror}") from error
+        if any(out.iterdir()):
+            raise Failed(f"--out {out}: there is something in it, and nothing is overwritten; go on with it by --resume")
+        return out
+    results = REPOSITORY / "loadtest" / "results"
+    results.mkdir(exist_ok=True)
     base = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{name}"
     for number in range(1, 1000):
-        folder = out / (base if number == 1 else f"{base}-{number}")
+        folder = results / (base if number == 1 else f"{base}-{number}")
         try:
             folder.mkdir()
             return folder
         except FileExistsError:
             continue
-    raise Failed(f"no free name for {base} in {out}")
+    raise Failed(f"no free name for {base} in {results}")
 
 
-def measure_scenario(scenario: Scenario, arguments: argparse.Namespace) -> bool:
-    """False when it was interrupted; what was measured until then is reported."""
-    scenario = available(scenario, arguments)
+def begin(arguments: argparse.Namespace, cpus: tuple[int, int]) -> bool:
+    overrides = {name: getattr(arguments, name) for name in OVERRIDES}
+    plan = plans.load(arguments.plan, cpus)
+    scenario = available(overridden(plan, overrides), overrides, arguments.build_dir)
     folder = new_folder(arguments.out, scenario.name)
-    settings = Settings(arguments.build_dir, arguments.seconds, arguments.rounds, arguments.rounds_max,
-                        arguments.realtime, arguments.seed)  # fmt: skip
+    shutil.copyfile(arguments.plan, folder / arguments.plan.name)
     facts = report.machine(arguments.build_dir)
-    facts["scenario"] = asdict(scenario)
-    facts["commands"] = {each.name: each.command(arguments.build_dir) for each in scenario.variants}
+    facts |= {
+        "scenario": asdict(scenario),
+        "overrides": overrides,
+        "commands": {each.name: each.command(arguments.build_dir) for each in scenario.variants},
+        "same": resume.fingerprint(scenario, folder / arguments.plan.name, arguments.build_dir, facts),
+    }
     report.write_json(folder / "machine.json", facts)
-    progress(f"{scenario.name}: {scenario.question} -> {folder}")
+    progress(f"{scenario.name}: {scenario.question} At most {plan.minutes:g} min -> {folder}")
+    return carry_out(scenario, facts, folder, arguments.build_dir)
+
+
+def go_on(folder: Path, build_dir: Path, cpus: tuple[int, int]) -> bool:
+    facts = resume.facts_of(folder)
+    name = facts["scenario"]["name"]
+    scenario = overridden(plans.load(folder / f"{name}.toml", cpus), facts["overrides"])
+    scenario = available(scenario, facts["overrides"], build_dir)
+    now = report.machine(build_dir)
+    resume.check(folder, facts, scenario, resume.fingerprint(scenario, folder / f"{name}.toml", build_dir, now))
+    facts.setdefault("resumed", []).append({key: now[key] for key in ("utc", "commit", "load_before")})
+    report.write_json(folder / "machine.json", facts)
+    rates = facts.get("rates", {})
+    cells = tuple(replace(cell, rate=rates.get(cell.name, cell.rate)) for cell in scenario.cells)
+    progress(f"{name}: goes on in {folder}")
+    return carry_out(replace(scenario, cells=cells), facts, folder, build_dir)
+
+
+def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path) -> bool:
+    """False when it was interrupted; what was measured until then is reported."""
+    overrides = {key: value for key, value in facts["overrides"].items() if value is not None}
+    settings = Settings(build_dir, overrides.get("realtime", 10), overrides.get("seed", 1))
     measurement = Measurement(scenario, settings, folder)
     finished = False
     try:
@@ -135,7 +212,7 @@ def measure_scenario(scenario: Scenario, arguments: argparse.Namespace) -> bool:
         measurement.run()
         finished = True
     except KeyboardInterrupt:
-        progress("interrupted: what was measured is kept")
+        progress(f"interrupted: what was measured is kept; go on with --resume {folder}")
     finally:
         measure.stop_all()
         measurement.close()
@@ -144,6 +221,10 @@ def measure_scenario(scenario: Scenario, arguments: argparse.Namespace) -> bool:
             (folder / "report.txt").write_text(text)
             progress("\n" + text)
         progress(f"kept in {folder}\n")
+    if finished:
+        measurement.compress()
+        facts["finished"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        report.write_json(folder / "machine.json", facts)
     return finished
 
 
@@ -153,22 +234,23 @@ def interrupt(*_) -> None:
 
 def main() -> int:
     signal.signal(signal.SIGTERM, interrupt)
-    cpus = sorted(os.sched_getaffinity(0))
-    scenarios = all_scenarios((cpus[0], cpus[-1]))
-    arguments = parse_arguments(scenarios)
-    arguments.build_dir = arguments.build_dir.resolve()
+    affinity = sorted(os.sched_getaffinity(0))
+    cpus = (affinity[0], affinity[-1])
+    kept = listing(cpus)
+    arguments = parse_arguments(kept)
+    if arguments.list:
+        print(kept)
+        return 0
     measure.raise_descriptor_limit()
-    failed = []
-    for name in arguments.scenario or scenarios:
-        try:
-            if not measure_scenario(scenarios[name], arguments):
-                return 130
-        except Failed as why:
-            progress(f"{name}: left out: {why}\n")
-            failed.append(name)
-    if failed:
-        progress("left out: " + ", ".join(failed))
-    return 1 if failed else 0
+    try:
+        if arguments.resume:
+            return 0 if go_on(arguments.resume, arguments.build_dir, cpus) else 130
+        return 0 if begin(arguments, cpus) else 130
+    except Failed as why:
+        print(f"error: {why}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from statistics import median
 
 from lib import measure, stats, tools
 from lib.measure import REPOSITORY
-from lib.scenarios import Scenario
+from lib.scenario import Scenario
 
 # Metric, heading, format.
 METRICS = [
@@ -187,4 +187,7 @@ def machine(build_dir: Path) -> dict:
 
 
 def write_json(path: Path, data: dict) -> None:
-    path.write_text(json.dumps(data, indent=2) + "\n")
+    """All of it or nothing, whenever this process ends."""
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(data, indent=2) + "\n")
+    beside.replace(path)

@@ -2,8 +2,11 @@
 """Measures a scenario: in each round every load runs against every server, in shuffled order."""
 
 import csv
+import gzip
+import itertools
 import os
 import random
+import shutil
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,15 +14,12 @@ from pathlib import Path
 
 from lib import calibrate, idle, measure, soak, stats, tools
 from lib.measure import Failed
-from lib.scenarios import WIDTH_MAX, Cell, Scenario
+from lib.scenario import METRICS, WIDTH_MAX, Cell, Scenario
 from lib.servers import Server
 
+TEXTS = ("scenario", "cell", "variant", "tool", "failed")
 COLUMNS = [
-    "scenario", "round", "order", "cell", "variant", "tool", "seconds", "rate_asked", "requests", "requests_per_s",
-    "server_cpu_us", "server_user_us", "server_system_us", "server_busy", "client_cpu_us", "p50_us", "p90_us", "p99_us", "p999_us",
-    "max_us", "slow_p50_us", "slow_p99_us", "late_p50_us", "late_p99_us", "late_max_us", "voluntary_per_request",
-    "involuntary_per_request", "server_rss_kib", "bytes_per_connection",
-    "rss_growth_kib", "errors", "failed",
+    "scenario", "round", "order", "cell", "variant", "tool", "seconds", "rate_asked", *METRICS, "errors", "failed",
 ]  # fmt: skip
 
 OTHERS_MAX = 0.15  # guessed: of all CPUs, while calibrating; an idle machine shows about 0.02
@@ -29,9 +29,6 @@ QUEUEING_US = 1000  # guessed: latency where requests queue without end; unloade
 @dataclass(frozen=True)
 class Settings:
     build_dir: Path
-    seconds: int = 3
-    rounds: int = 10
-    rounds_max: int = 30
     realtime: int = 10
     seed: int = 1
 
@@ -40,21 +37,44 @@ def progress(text: str) -> None:
     print(text, flush=True)
 
 
+def read_runs(path: Path) -> list[dict]:
+    """What runs.csv holds. A line that an end cut off is taken from the file: its run is not measured."""
+    whole, _, rest = path.read_bytes().rpartition(b"\n")
+    if rest:
+        os.truncate(path, len(whole) + 1)
+    records = []
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            records.append({key: text if key in TEXTS else _figure(text) for key, text in row.items() if text})
+    return records
+
+
+def _figure(text: str) -> float:
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
 class Measurement:
     """The rounds of one scenario. `records` and the CSV grow run by run, so that an end at any
-    moment keeps what was measured."""
+    moment keeps what was measured, and another one in the same folder goes on behind it."""
 
     def __init__(self, scenario: Scenario, settings: Settings, folder: Path):
         self.scenario = scenario
         self.settings = settings
-        self.records: list[dict] = []
         self._folder = folder
         self._raw = folder / "raw"
-        self._raw.mkdir()
-        self._csv_file = (folder / "runs.csv").open("w", newline="")
+        self._raw.mkdir(exist_ok=True)
+        path = folder / "runs.csv"
+        self.records: list[dict] = read_runs(path) if path.exists() else []
+        self._seen = {(each["round"], each["cell"], each["variant"]) for each in self.records}
+        empty = not path.exists() or path.stat().st_size == 0
+        self._csv_file = path.open("a", newline="")
         self._csv = csv.DictWriter(self._csv_file, COLUMNS)
-        self._csv.writeheader()
+        if empty:
+            self._csv.writeheader()
+            self._csv_file.flush()
         self._spent_s = 0.0
+        self._spent_runs = 0
 
     def close(self) -> None:
         self._csv_file.close()
@@ -62,16 +82,36 @@ class Measurement:
     def run(self) -> None:
         """At least `rounds`, and more while an interval that decides a target is too wide."""
         number = 0
-        while number < self.settings.rounds or (number < self.settings.rounds_max and self.too_wide()):
+        while number < self.scenario.rounds or (number < self.scenario.rounds_max and self.too_wide(number + 1)):
             number += 1
             self._round(number)
 
-    def too_wide(self) -> bool:
+    def compress(self) -> None:
+        """The raw outputs and logs, each by itself."""
+        for path in sorted(self._raw.iterdir()):
+            if path.suffix == ".gz":
+                continue
+            packed = path.with_name(path.name + ".gz")
+            with path.open("rb") as source, gzip.open(packed, "wb") as target:
+                shutil.copyfileobj(source, target)
+            path.unlink()
+
+    def _new_raw(self, name: str, suffix: str = ".txt") -> Path:
+        """A path in raw/ that is not there: of a run that was cut off, what there is stays."""
+        numbers = itertools.count(2)
+        path = self._raw / (name + suffix)
+        while path.exists():
+            path = self._raw / f"{name}-{next(numbers)}{suffix}"
+        return path
+
+    def too_wide(self, number: int) -> bool:
+        """Whether round `number` could make an interval narrower that is too wide."""
+        going_on = {cell.name for cell in self.scenario.cells if self.scenario.rounds_of(cell, number) == number}
         for target in self.scenario.targets:
             share = WIDTH_MAX.get(target.metric)
             if share is None or target.versus is None:
                 continue
-            for cell in target.cells:
+            for cell in going_on.intersection(target.cells):
                 values = stats.ratios(self.records, cell, target.variant, target.versus, target.metric)
                 found = stats.estimate(values)
                 if found and found.wider_than(share):
@@ -80,13 +120,13 @@ class Measurement:
 
     def calibrate(self) -> dict[str, float]:
         """Sets the rates of the cells that have none. Returns them by cell."""
-        cells = tuple(replace(c, rate=self._share_of_peak(c)) if c.of_peak else c for c in self.scenario.cells)
+        cells = tuple(replace(c, rate=c.rate or self._share_of_peak(c)) if c.of_peak else c for c in self.scenario.cells)
         self.scenario = replace(self.scenario, cells=cells)
         wanted = [cell for cell in self.scenario.cells if cell.busy and not cell.rate]
         if wanted:
             variant = next(each for each in self.scenario.variants if each.name == self.scenario.calibrate_with)
             with ExitStack() as stack:
-                server = Server(variant, self.settings.build_dir, self._raw / f"calibrate-{variant.name}.log")
+                server = Server(variant, self.settings.build_dir, self._new_raw(f"calibrate-{variant.name}", ".log"))
                 stack.callback(server.stop)
                 rates = calibrate.find_rates(lambda rate: self._busy(server, wanted[0], rate), [c.busy for c in wanted])
             cells = tuple(replace(c, rate=rates[c.busy]) if c in wanted else c for c in self.scenario.cells)
@@ -97,7 +137,7 @@ class Measurement:
         peaks = []
         for variant in self.scenario.variants:
             with ExitStack() as stack:
-                server = Server(variant, self.settings.build_dir, self._raw / f"peak-{cell.name}-{variant.name}.log")
+                server = Server(variant, self.settings.build_dir, self._new_raw(f"peak-{cell.name}-{variant.name}", ".log"))
                 stack.callback(server.stop)
                 peaks.append(calibrate.find_peak(lambda rate: self._keeps_up(server, cell, rate)))
             progress(f"  calibrating: {cell.name}: {variant.name} keeps up with {peaks[-1]:,.0f}/s")
@@ -109,18 +149,18 @@ class Measurement:
         command = tools.load_command(
             replace(cell, rate=rate), _port(server, cell), 1, self.settings.build_dir, 1, self.settings.realtime
         )
-        raw = self._raw / f"peak-{cell.name}-{server.variant.name}-{rate:.0f}.txt"
+        raw = self._new_raw(f"peak-{cell.name}-{server.variant.name}-{rate:.0f}")
         found = tools.parse_load(measure.run_tool(command, server.pid, raw, timeout_s=30).output)
         return not found["errors"] and max(found["p50_us"], found["late_p50_us"]) < QUEUEING_US
 
     def _busy(self, server: Server, cell: Cell, rate: float) -> float:
-        seconds = self.settings.seconds
+        seconds = self.scenario.seconds
         command = tools.load_command(
             replace(cell, rate=rate), _port(server, cell), seconds, self.settings.build_dir, 1, self.settings.realtime
         )
         cpus = len(os.sched_getaffinity(0))
         before = measure.machine_busy_s()
-        ran = measure.run_tool(command, server.pid, self._raw / f"calibrate-{rate:.0f}.txt", seconds * 3 + 30)
+        ran = measure.run_tool(command, server.pid, self._new_raw(f"calibrate-{rate:.0f}"), seconds * 3 + 30)
         others = (measure.machine_busy_s() - before - ran.server.cpu_s - ran.client_cpu_s) / ran.wall_s / cpus
         tools.parse_load(ran.output)  # fails by name when the client could not work
         share = (ran.server.cpu_s + ran.client_cpu_s) / ran.wall_s / cpus
@@ -131,25 +171,32 @@ class Measurement:
 
     def _round(self, number: int) -> None:
         source = random.Random(f"{self.settings.seed}/{number}")
+        runs = []
+        for cell in self.scenario.cells:
+            order = list(self.scenario.variants)
+            source.shuffle(order)
+            if self.scenario.rounds_of(cell, number) == number:
+                runs += [(place, cell, variant) for place, variant in enumerate(order, start=1)]
+        runs = [run for run in runs if (number, run[1].name, run[2].name) not in self._seen]
+        needed = {variant.name for _, _, variant in runs}
         with ExitStack() as stack:
             servers: dict[str, Server | Failed] = {}
             for variant in self.scenario.variants:
-                log = self._raw / f"{number:02}-{variant.name}.log"
+                if variant.name not in needed:
+                    continue
+                log = self._new_raw(f"{number:02}-{variant.name}", ".log")
                 try:
                     servers[variant.name] = Server(variant, self.settings.build_dir, log)
                     stack.callback(servers[variant.name].stop)
                 except Failed as why:
                     servers[variant.name] = why
-            for cell in self.scenario.cells:
-                order = list(self.scenario.variants)
-                source.shuffle(order)
-                for place, variant in enumerate(order, start=1):
-                    self._one(number, place, cell, variant.name, servers[variant.name])
+            for place, cell, variant in runs:
+                self._one(number, place, cell, variant.name, servers[variant.name])
 
     def _one(self, number: int, place: int, cell: Cell, name: str, server: Server | Failed) -> None:
         record = {
             "scenario": self.scenario.name, "round": number, "order": place, "cell": cell.name, "variant": name,
-            "tool": cell.tool, "seconds": self.settings.seconds, "rate_asked": cell.rate or None,
+            "tool": cell.tool, "seconds": self.scenario.seconds, "rate_asked": cell.rate or None,
         }  # fmt: skip
         began = time.monotonic()
         try:
@@ -166,26 +213,18 @@ class Measurement:
     def _measure(self, number: int, cell: Cell, name: str, server: Server) -> dict:
         if cell.tool == "idle":
             return idle.measure_idle(server, cell.connections, _is_grpc(cell))
-        settings = self.settings
+        seconds = self.scenario.seconds
         if cell.tool == "soak":
             samples = self._folder / f"rss-{number:02}-{name}.csv"
-            return soak.measure_soak(server, cell, settings.seconds, samples)
-        if cell.tool == "wrk":
-            command = tools.wrk_command(cell, server.http_port, settings.seconds)
-        elif cell.tool == "ghz":
-            command = tools.ghz_command(cell, server.grpc_port, settings.seconds)
-        elif cell.tool == "h2load":
-            body = (self._raw / "say_hello.bin").resolve()
-            command = tools.h2load_command(cell, server.grpc_port, settings.seconds, body)
-        else:
-            # The same arrivals for all servers of a round, others in the next.
-            command = tools.load_command(
-                cell, _port(server, cell), settings.seconds, settings.build_dir, number, settings.realtime
-            )
-        raw = self._raw / f"{number:02}-{cell.name}-{name}.txt"
-        ran = measure.run_tool(command, server.pid, raw, settings.seconds * 3 + 30)
+            return soak.measure_soak(server, cell, seconds, samples)
+        raw_name = f"{number:02}-{cell.name}-{name}"
+        if cell.warmup and cell.tool != "bwos-load":
+            command = self._command(number, cell, server, int(cell.warmup))
+            measure.run_tool(command, server.pid, self._new_raw(f"{raw_name}-warmup"), cell.warmup * 3 + 30)
+        raw = self._new_raw(raw_name)
+        ran = measure.run_tool(self._command(number, cell, server, seconds), server.pid, raw, seconds * 3 + 30)
         result = tools.PARSERS[cell.tool](ran.output)
-        if not cell.has_latency:
+        if cell.pipeline > 1:  # wrk's percentiles of pipelined answers are wrong
             result |= {"p50_us": None, "p90_us": None, "p99_us": None, "max_us": None}
         if cell.tool == "ghz":
             raw.write_text(tools.without_details(ran.output))
@@ -204,13 +243,25 @@ class Measurement:
             "server_rss_kib": measure.rss_kib(server.pid),
         }
 
+    def _command(self, number: int, cell: Cell, server: Server, seconds: int) -> list[str]:
+        if cell.tool == "wrk":
+            return tools.wrk_command(cell, server.http_port, seconds)
+        if cell.tool == "ghz":
+            return tools.ghz_command(cell, server.grpc_port, seconds)
+        if cell.tool == "h2load":
+            return tools.h2load_command(cell, server.grpc_port, seconds, (self._raw / "say_hello.bin").resolve())
+        # The same arrivals for all servers of a round, others in the next.
+        return tools.load_command(
+            cell, _port(server, cell), seconds, self.settings.build_dir, number, self.settings.realtime
+        )
+
     def _report(self, record: dict, took_s: float) -> None:
         self._spent_s += took_s
+        self._spent_runs += 1
         done = len(self.records)
-        per_round = len(self.scenario.cells) * len(self.scenario.variants)
         # Rounds may be added later: say what is known to come.
-        planned = max(self.settings.rounds, record["round"]) * per_round
-        left_s = self._spent_s / done * (planned - done)
+        planned = self.scenario.runs(max(self.scenario.rounds, record["round"]))
+        left_s = self._spent_s / self._spent_runs * (planned - done)
         text = f"[{done}/{planned}, {left_s / 60:.1f} min left] round {record['round']} {record['cell']} "
         text += record["variant"] + ": "
         if record.get("failed"):

@@ -76,9 +76,9 @@ def _tools(server, cell) -> list[list[str]]:
     """What keeps its connections for a slice."""
     loads = [
         replace(cell, path="/plaintext"),
-        replace(cell, path="/echo", script="echo.lua"),
+        replace(cell, path="/echo", body=128),
         replace(cell, path="/work?us=300", connections=4),
-        replace(cell, path="/plaintext", script="pipeline.lua", connections=8),
+        replace(cell, path="/plaintext", pipeline=16, connections=8),
     ]
     commands = [tools.wrk_command(each, server.http_port, SLICE_S) for each in loads]
     if server.grpc_port and tools.find("ghz"):

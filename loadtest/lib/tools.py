@@ -32,9 +32,14 @@ def _pinned(cell) -> list[str]:
 
 def wrk_command(cell, port: int, seconds: int) -> list[str]:
     command = ["wrk", f"-t{cell.threads}", f"-c{cell.connections}", f"-d{seconds}s", "--latency"]
-    if cell.script:
-        command += ["-s", f"{LUA}/{cell.script}"]
-    return _pinned(cell) + command + [f"http://127.0.0.1:{port}{cell.path}"]
+    after = []  # for the script
+    if cell.body:
+        command += ["-s", f"{LUA}/echo.lua"]
+        after = ["--", str(cell.body)]
+    elif cell.pipeline > 1:
+        command += ["-s", f"{LUA}/pipeline.lua"]
+        after = ["--", str(cell.pipeline)]
+    return _pinned(cell) + command + [f"http://127.0.0.1:{port}{cell.path}", *after]
 
 
 def ghz_command(cell, port: int, seconds: int) -> list[str]:
@@ -65,7 +70,7 @@ def load_command(cell, port: int, seconds: float, build_dir: Path, seed: int, re
     connections = sum(each.connections for each in cell.classes if not each.share)
     path = program(build_dir, "bwos-load")
     command = [str(path) if path.is_absolute() else f"./{path}", "--target", f"127.0.0.1:{port}", "--json", "-"]
-    command += ["--duration", str(seconds), "--warmup", "0.5", "--seed", str(seed)]
+    command += ["--duration", str(seconds), "--warmup", str(cell.warmup), "--seed", str(seed)]
     if cell.client_cpu is not None and not cell.rate:
         command.append("--spin")
     if realtime and cell.rate:

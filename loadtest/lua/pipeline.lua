@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
--- 16 requests in one write; wrk sends the next 16 when all are answered.
+-- As many requests in one write as its argument says; wrk sends the next ones when all are answered:
+-- wrk -s pipeline.lua URL -- 16
 local batch
 
 init = function(args)
-  local one = wrk.format("GET")
-  batch = string.rep(one, 16)
+  batch = string.rep(wrk.format("GET"), tonumber(args[1]))
 end
 
 request = function()

@@ -2,6 +2,7 @@
 """run.py against the peers that this build made: that it works, not how fast they are."""
 
 import csv
+import gzip
 import json
 import os
 import signal
@@ -14,12 +15,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from lib import tools
-from lib.scenarios import all_scenarios
+from lib import plans, tools
 from lib.servers import Server, Variant, missing_flag, missing_program
 
 RUN = Path(__file__).resolve().parents[1] / "run.py"
 BUILD = Path(os.environ.get("BWOS_BUILD_DIR", "build/release")).resolve()
+
+
+def plan(name: str) -> str:
+    return str(plans.FOLDER / f"{name}.toml")
+
+
 PEERS = ("epoll_floor", "asio_coro", "asio_pool", "tokio", "hyper")
 
 
@@ -97,14 +103,13 @@ class Run(unittest.TestCase):
         return subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=110, check=False)
 
     def rows(self) -> list[dict]:
-        (folder,) = self.out.iterdir()
-        with (folder / "runs.csv").open(newline="") as file:
+        with (self.out / "runs.csv").open(newline="") as file:
             return list(csv.DictReader(file))
 
     @unittest.skipUnless(tools.find("wrk"), "wrk is not installed")
     @unittest.skipUnless(len(os.sched_getaffinity(0)) > 1, "one CPU")
     def test_wrk_against_both_peers(self):
-        done = self.run_it("--scenario", "echo", "--quick", "--only", "floor", "--only", "asio_coro")
+        done = self.run_it(plan("echo"), "--rounds", "2", "--seconds", "1", "--only", "floor", "--only", "asio_coro")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         rows = self.rows()
         self.assertEqual(sorted((row["round"], row["variant"]) for row in rows),
@@ -113,14 +118,16 @@ class Run(unittest.TestCase):
             self.assertGreater(int(row["requests"]), 0)
             self.assertGreater(float(row["server_cpu_us"]), 0)
             self.assertEqual((row["errors"], row["failed"]), ("0", ""))
-        (folder,) = self.out.iterdir()
-        self.assertIn("CPU / floor", (folder / "report.txt").read_text())
-        self.assertIn("kernel", json.loads((folder / "machine.json").read_text()))
-        self.assertEqual(len(list((folder / "raw").glob("0*.txt"))), 4)
+        self.assertIn("CPU / floor", (self.out / "report.txt").read_text())
+        self.assertIn("kernel", json.loads((self.out / "machine.json").read_text()))
+        self.assertEqual((self.out / "echo.toml").read_text(), Path(plan("echo")).read_text())
+        raw = sorted((self.out / "raw").glob("0*.txt.gz"))
+        self.assertEqual(len(raw), 4)
+        self.assertIn("requests in", gzip.decompress(raw[0].read_bytes()).decode())
 
     def test_the_open_loop_client_at_given_rates(self):
-        done = self.run_it("--scenario", "skew", "--quick", "--only", "asio_coro", "--rates", "300,400",
-                           "--realtime", "0")  # fmt: skip
+        done = self.run_it(plan("skew-1ms"), "--rounds", "2", "--seconds", "1", "--only", "asio_coro",
+                           "--rates", "300,400", "--realtime", "0")  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         rows = self.rows()
         self.assertEqual({row["rate_asked"] for row in rows}, {"300", "400"})
@@ -130,8 +137,7 @@ class Run(unittest.TestCase):
 
     @unittest.skipUnless(len(os.sched_getaffinity(0)) > 1, "one CPU")
     def test_a_closed_loop_of_calls_and_the_other_tools_beside_it(self):
-        done = self.run_it("--scenario", "grpc-h2", "--only", "h2_floor", "--rounds", "1", "--rounds-max", "1",
-                           "--seconds", "1")  # fmt: skip
+        done = self.run_it(plan("grpc-h2"), "--only", "h2_floor", "--rounds", "1", "--seconds", "1")  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         rows = {row["cell"]: row for row in self.rows()}
         expected = {"10x1", "50x20", "10x100"}
@@ -148,8 +154,8 @@ class Run(unittest.TestCase):
             self.assertGreater(float(row["client_cpu_us"]), 0)
 
     def test_two_classes_of_calls_at_a_given_rate(self):
-        done = self.run_it("--scenario", "grpc-skew", "--quick", "--only", "grpc_cq", "--rates", "300,400",
-                           "--realtime", "0")  # fmt: skip
+        done = self.run_it(plan("grpc-skew"), "--rounds", "2", "--seconds", "1", "--only", "grpc_cq",
+                           "--rates", "300", "--realtime", "0")  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for row in self.rows():
             self.assertEqual((row["rate_asked"], row["errors"], row["failed"]), ("300", "0", ""))
@@ -163,32 +169,84 @@ class Run(unittest.TestCase):
         self.assertIsNone(missing_flag(BUILD, replace(variant, needs_flag="--port")))
         self.assertIsNotNone(missing_flag(BUILD, replace(variant, needs_flag="--por")))
 
-    def test_an_interrupt_keeps_what_was_measured_and_leaves_no_server(self):
-        child = subprocess.Popen(self.command("--scenario", "skew", "--only", "asio_coro", "--rates", "300,400",
-                                              "--seconds", "1", "--realtime", "0"),
+    def begin_and_stop(self) -> str:
+        """Three runs of 300 requests/s in two rounds of two cells are done at most when it is stopped. What it said."""
+        child = subprocess.Popen(self.command(plan("skew-1ms"), "--only", "asio_coro", "--rates", "300,400",
+                                              "--rounds", "2", "--seconds", "1", "--realtime", "0"),
                                  stdout=subprocess.PIPE, text=True)  # fmt: skip
+        said = ""
         for line in child.stdout:
-            if line.startswith("[1/"):
+            said += line
+            if line.startswith("[1/4"):
                 break
         servers = subprocess.run(["pgrep", "-P", str(child.pid)], capture_output=True, text=True, check=False)
-        self.assertNotEqual(servers.stdout.split(), [])
+        self.assertNotEqual(servers.stdout.split(), [], said)
         child.send_signal(signal.SIGINT)
-        rest = child.communicate(timeout=60)[0]
-        self.assertEqual(child.returncode, 130, rest)
-        self.assertIn("what was measured is kept", rest)
-        self.assertGreaterEqual(len(self.rows()), 1)
+        said += child.communicate(timeout=60)[0]
+        self.assertEqual(child.returncode, 130, said)
         for pid in servers.stdout.split():
             self.assertFalse(Path(f"/proc/{pid}").exists(), f"process {pid} is left")
+        return said
+
+    def resume(self) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, str(RUN), "--build-dir", str(BUILD), "--resume", str(self.out)],
+                              capture_output=True, text=True, timeout=110, check=False)  # fmt: skip
+
+    def test_an_interrupt_keeps_what_was_measured_and_leaves_no_server_and_the_rest_is_measured_later(self):
+        self.assertIn("what was measured is kept", self.begin_and_stop())
+        before = (self.out / "runs.csv").read_text()
+        self.assertIn(len(self.rows()), (1, 2, 3))
+        done = self.resume()
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertTrue((self.out / "runs.csv").read_text().startswith(before), "what was there is changed")
+        self.assertEqual(sorted((row["round"], row["rate_asked"], row["failed"]) for row in self.rows()),
+                         [("1", "300", ""), ("1", "400", ""), ("2", "300", ""), ("2", "400", "")])  # fmt: skip
+        self.assertIn("of 2", (self.out / "report.txt").read_text().replace("asio_coro       2", "of 2"))
+        again = self.resume()
+        self.assertEqual(again.returncode, 1)
+        self.assertIn("that run is finished", again.stderr)
+
+    def test_a_run_does_not_go_on_with_another_plan(self):
+        self.begin_and_stop()
+        copy = self.out / "skew-1ms.toml"
+        copy.write_text(copy.read_text() + "# another hash\n")
+        before = (self.out / "runs.csv").read_text()
+        done = self.resume()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the plan: not as when the run began", done.stderr)
+        self.assertEqual((self.out / "runs.csv").read_text(), before)
+
+    def test_nothing_is_overwritten(self):
+        (self.out / "kept").write_text("of another run")
+        done = self.run_it(plan("skew-1ms"), "--only", "asio_coro", "--rates", "300,400")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("nothing is overwritten", done.stderr)
+        self.assertEqual([path.name for path in self.out.iterdir()], ["kept"])
+
+    def test_a_wrong_plan_runs_nothing(self):
+        wrong = self.out.parent / "wrong.toml"
+        self.addCleanup(wrong.unlink)
+        wrong.write_text(Path(plan("echo")).read_text().replace("body", "boddy"))
+        done = self.run_it(str(wrong))
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, "^error: .*wrong.toml: cells.1. 'echo128-c64': unknown key 'boddy'; there are name,")
+        self.assertEqual(list(self.out.iterdir()), [])
 
     def test_what_is_missing_is_left_out_by_name(self):
         empty = self.out / "empty"
         empty.mkdir()
         done = subprocess.run([sys.executable, str(RUN), "--build-dir", str(empty), "--out", str(self.out / "results"),
-                               "--scenario", "memory"], capture_output=True, text=True, check=False)  # fmt: skip
+                               plan("idle")], capture_output=True, text=True, check=False)  # fmt: skip
         self.assertEqual(done.returncode, 1)
-        for variant in all_scenarios((0, 1))["memory"].variants:
+        for variant in plans.load(Path(plan("idle")), (0, 1)).variants:
             self.assertIn(f"left out: {variant.name}: ", done.stdout)
         self.assertFalse((self.out / "results").exists())
+
+    def test_the_kept_plans_are_listed_with_their_first_lines(self):
+        done = subprocess.run([sys.executable, str(RUN), "--list"], capture_output=True, text=True, check=False)
+        for path in plans.FOLDER.glob("*.toml"):
+            line = next(line for line in done.stdout.splitlines() if line.split()[0] == path.name)
+            self.assertIn(" min  " + path.read_text().partition("\n")[0].removeprefix("# "), line)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lib import tools
 from lib.measure import Failed
-from lib.scenarios import BURN_200, HELLO, Cell, RequestClass
+from lib.scenario import Cell, RequestClass, burn, say_hello
 
 RECORDED = Path(__file__).resolve().parent / "recorded"
 
@@ -50,10 +50,14 @@ class Wrk(unittest.TestCase):
             tools.parse_wrk(recorded("wrk_no_server.txt"))
 
     def test_the_command_pins_and_scripts(self):
-        cell = Cell("x", connections=7, threads=2, path="/echo", script="echo.lua", client_cpu=1)
+        cell = Cell("x", connections=7, threads=2, path="/echo", body=1024, client_cpu=1)
         self.assertEqual(
             " ".join(tools.wrk_command(cell, 81, 3)),
-            "taskset -c 1 wrk -t2 -c7 -d3s --latency -s loadtest/lua/echo.lua http://127.0.0.1:81/echo",
+            "taskset -c 1 wrk -t2 -c7 -d3s --latency -s loadtest/lua/echo.lua http://127.0.0.1:81/echo -- 1024",
+        )
+        self.assertEqual(
+            " ".join(tools.wrk_command(Cell("x", connections=7, pipeline=16), 81, 3)),
+            "wrk -t1 -c7 -d3s --latency -s loadtest/lua/pipeline.lua http://127.0.0.1:81/plaintext -- 16",
         )
 
 
@@ -151,7 +155,7 @@ class Load(unittest.TestCase):
         self.assertIn("name=slow,path=/work?us=200,connections=6,rate=200.000,burst=16", command)
 
     def test_a_closed_loop_has_streams_and_no_rate(self):
-        cell = Cell("x", "bwos-load", 10, streams=100, client_cpu=1, classes=(replace(HELLO, connections=10),))
+        cell = Cell("x", "bwos-load", 10, streams=100, client_cpu=1, classes=(say_hello(connections=10),))
         command = tools.load_command(cell, 81, 3, Path("build"), 5, 10)
         self.assertEqual(command[:3], ["taskset", "-c", "1"])
         self.assertIn("--spin", command)
@@ -164,7 +168,7 @@ class Load(unittest.TestCase):
         )
 
     def test_a_class_may_share_the_connections_of_another(self):
-        classes = (replace(HELLO, connections=50), replace(BURN_200, share=0.1, over="hello"))
+        classes = (say_hello(connections=50), burn(200, share=0.1, over="hello"))
         command = tools.load_command(Cell("x", "bwos-load", 50, streams=20, classes=classes, rate=1000), 81, 3,
                                      Path("build"), 5, 10)  # fmt: skip
         self.assertTrue(command[-3].endswith(",connections=50,streams=20,rate=900.000"), command)

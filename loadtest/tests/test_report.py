@@ -3,7 +3,7 @@ import unittest
 from dataclasses import replace
 
 from lib import report
-from lib.scenarios import Cell, Scenario, Target, all_scenarios
+from lib.scenario import Cell, Scenario, Target
 from lib.servers import Variant
 
 SCENARIO = Scenario(
@@ -66,30 +66,6 @@ class Tables(unittest.TestCase):
         text = report.text(SCENARIO, records)
         self.assertIn("left out: c64 ours, round 1: 7 errors", text)
         self.assertIn("left out: c64 floor, round 2, 3: it died", text)
-
-
-class Scenarios(unittest.TestCase):
-    def test_every_target_names_variants_and_cells_that_exist(self):
-        for scenario in all_scenarios((0, 1)).values():
-            variants = {variant.name for variant in scenario.variants}
-            cells = {cell.name for cell in scenario.cells}
-            self.assertEqual(len(variants), len(scenario.variants))
-            self.assertIn(scenario.baseline, variants | {None})
-            self.assertIn(scenario.calibrate_with, variants | {None})
-            for target in scenario.targets:
-                self.assertIn(target.variant, variants)
-                self.assertIn(target.versus, variants | {None})
-                self.assertLessEqual(set(target.cells), cells)
-
-    def test_an_open_loop_has_classes_and_a_rate_from_somewhere(self):
-        for scenario in all_scenarios((0, 1)).values():
-            for cell in scenario.cells:
-                if cell.tool != "bwos-load":
-                    continue
-                self.assertEqual(sum(each.connections for each in cell.classes), cell.connections)
-                self.assertLess(sum(each.share for each in cell.classes), 1)
-                closed = all(each.protocol == "grpc" and not each.over for each in cell.classes)
-                self.assertTrue(closed or cell.of_peak or (cell.busy and scenario.calibrate_with), scenario.name)
 
 
 if __name__ == "__main__":

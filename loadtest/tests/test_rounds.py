@@ -14,22 +14,22 @@ from unittest import mock
 
 from lib import measure, rounds
 from lib.rounds import Measurement, Settings
-from lib.scenarios import Cell, Scenario, Target
+from lib.scenario import Cell, Scenario, Target
 from lib.servers import Variant
 
 
-def scenario(metric: str) -> Scenario:
+def scenario(metric: str, **more) -> Scenario:
     return Scenario(
         "s", "?", (Variant("a", "epoll_floor"), Variant("b", "epoll_floor")), (Cell("c"),), "b",
-        (Target(metric, "a", "b", 1.1, ("c",)),),
+        (Target(metric, "a", "b", 1.1, ("c",)),), **more,
     )  # fmt: skip
 
 
 class Figures(Measurement):
     """Measures nothing: variant a's figure in round n is `figure(n)`, that of b is 1."""
 
-    def __init__(self, folder: str, settings: Settings, metric: str, figure):
-        super().__init__(scenario(metric), settings, Path(folder))
+    def __init__(self, folder: str, metric: str, figure):
+        super().__init__(scenario(metric), Settings(Path(".")), Path(folder))
         self._figure = figure
 
     def _round(self, number: int) -> None:
@@ -41,7 +41,7 @@ class Figures(Measurement):
 class AddingRounds(unittest.TestCase):
     def rounds_of(self, metric: str, figure) -> int:
         with tempfile.TemporaryDirectory() as folder:
-            measured = Figures(folder, Settings(Path("."), rounds=10, rounds_max=30), metric, figure)
+            measured = Figures(folder, metric, figure)
             measured.run()
             measured.close()
             return len(measured.records) // 2
@@ -88,7 +88,7 @@ class Order(unittest.TestCase):
     def test_every_variant_takes_every_place(self):
         places = Counter()
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(rounds, "Server"):
-            measured = Measurement(scenario("p99_us"), Settings(Path("."), rounds=1), Path(folder))
+            measured = Measurement(scenario("p99_us"), Settings(Path(".")), Path(folder))
             seen = lambda number, place, cell, name, server: places.update([(name, place)])  # noqa: E731
             with mock.patch.object(measured, "_one", seen):
                 for number in range(1, 41):
