@@ -96,7 +96,7 @@ def overridden(scenario: Scenario, overrides: dict) -> Scenario:
     if rounds_max < rounds:
         raise Failed(f"--rounds-max {rounds_max}: it must be at least --rounds {rounds}")
     seconds = overrides["seconds"] or scenario.seconds
-    cells = scenario.cells
+    cells = tuple(replace(cell, seconds=0) if overrides["seconds"] else cell for cell in scenario.cells)
     if overrides["rates"]:
         names = [cell.name for cell in cells if cell.busy]
         if len(names) != len(overrides["rates"]):
@@ -172,13 +172,14 @@ def begin(arguments: argparse.Namespace, cpus: tuple[int, int]) -> bool:
     plan = plans.load(arguments.plan, cpus)
     scenario = available(overridden(plan, overrides), overrides, arguments.build_dir)
     folder = new_folder(arguments.out, scenario.name)
-    shutil.copyfile(arguments.plan, folder / arguments.plan.name)
+    copy = folder / f"{scenario.name}.toml"
+    shutil.copyfile(arguments.plan, copy)
     facts = report.machine(arguments.build_dir)
     facts |= {
         "scenario": asdict(scenario),
         "overrides": overrides,
         "commands": {each.name: each.command(arguments.build_dir) for each in scenario.variants},
-        "same": resume.fingerprint(scenario, folder / arguments.plan.name, arguments.build_dir, facts),
+        "same": resume.fingerprint(scenario, copy, arguments.build_dir, facts),
     }
     report.write_json(folder / "machine.json", facts)
     progress(f"{scenario.name}: {scenario.question} At most {plan.minutes:g} min -> {folder}")
@@ -188,10 +189,11 @@ def begin(arguments: argparse.Namespace, cpus: tuple[int, int]) -> bool:
 def go_on(folder: Path, build_dir: Path, cpus: tuple[int, int]) -> bool:
     facts = resume.facts_of(folder)
     name = facts["scenario"]["name"]
-    scenario = overridden(plans.load(folder / f"{name}.toml", cpus), facts["overrides"])
+    copy = folder / f"{name}.toml"
+    scenario = overridden(plans.load(copy, cpus), facts["overrides"])
     scenario = available(scenario, facts["overrides"], build_dir)
     now = report.machine(build_dir)
-    resume.check(folder, facts, scenario, resume.fingerprint(scenario, folder / f"{name}.toml", build_dir, now))
+    resume.check(folder, facts, scenario, resume.fingerprint(scenario, copy, build_dir, now))
     facts.setdefault("resumed", []).append({key: now[key] for key in ("utc", "commit", "load_before")})
     report.write_json(folder / "machine.json", facts)
     rates = facts.get("rates", {})

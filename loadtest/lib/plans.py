@@ -23,7 +23,7 @@ SWEPT: dict[str, Callable] = {
 }  # fmt: skip
 # Keys of a cell that only some tools know.
 TOOLS_OF = {
-    "path": ("wrk",), "body": ("wrk",), "pipeline": ("wrk",), "threads": ("wrk", "soak"),
+    "path": ("wrk",), "body": ("wrk",), "pipeline": ("wrk",), "threads": ("wrk", "soak"), "timeout": ("wrk",),
     "streams": ("ghz", "h2load", "bwos-load"), "classes": ("bwos-load", "idle"), "busy": ("bwos-load",),
     "of_peak": ("bwos-load",), "rate": ("bwos-load",), "warmup": ("wrk", "ghz", "h2load", "bwos-load"),
 }  # fmt: skip
@@ -92,10 +92,10 @@ CELL = {
     "pipeline": (one_or_more(whole(1, 65536)), [1]), "threads": (whole(1, 1024), 1),
     "cpu": (one_of("server", "client"), None), "streams": (one_or_more(COUNT), [1]), "classes": (TABLES, []),
     "rate": (RATE, 0), "busy": (one_or_more(SHARE), [0]), "of_peak": (SHARE, 0), "warmup": (SECONDS, None),
-    "rounds": (whole(1, 1000), 0),
+    "rounds": (whole(1, 1000), 0), "seconds": (whole(1, 3600), 0), "timeout": (whole(1, 3600), 0),
 }  # fmt: skip
 CLASS = {
-    "name": (NAMED, REQUIRED), "connections": (COUNT, None), "path": (PATH, None),
+    "name": (NAMED, None), "connections": (COUNT, None), "path": (PATH, None),
     "call": (one_of("SayHello", "Burn"), None), "us": (COUNT, None), "share": (SHARE, 0), "burst": (COUNT, 1),
     "over": (NAMED, ""),
 }  # fmt: skip
@@ -153,13 +153,16 @@ def _class(table: Table, connections: int) -> RequestClass:
         raise table.wrong("us is the microseconds of the call Burn, which needs it")
     if table["over"] and ("connections" in table or not table["call"]):
         raise table.wrong("over is for calls on the connections of another class; they have none")
+    name = table["name"] or {"SayHello": "hello", "Burn": "burn"}.get(table["call"])
+    if not name:
+        raise table.wrong(f"name is missing; it is {NAMED.words}")
     connections = 0 if table["over"] else table["connections"] or connections
     more = {"share": table["share"], "burst": table["burst"], "over": table["over"]}
     if table["call"] == "SayHello":
-        return say_hello(table["name"], connections, **more)
+        return say_hello(name, connections, **more)
     if table["call"] == "Burn":
-        return burn(table["us"], table["name"], connections, **more)
-    return RequestClass(table["name"], connections, table["path"], **more)
+        return burn(table["us"], name, connections, **more)
+    return RequestClass(name, connections, table["path"], **more)
 
 
 def _check_load(table: Table, cell: Cell) -> None:
@@ -176,7 +179,9 @@ def _check_load(table: Table, cell: Cell) -> None:
     closed = all(each.protocol == "grpc" and not each.over and not each.share for each in cell.classes)
     sources = [key for key in ("rate", "busy", "of_peak") if getattr(cell, key)]
     if len(sources) > 1 or not (sources or closed):
-        raise table.wrong("one of rate, busy and of_peak says how much is sent; only calls, without share and over, go without")
+        raise table.wrong(
+            "one of rate, busy and of_peak says how much is sent; only calls, without share and over, go without"
+        )
 
 
 def _cells(table: Table, cpus: dict[str, int]) -> list[Cell]:
@@ -208,7 +213,7 @@ def _cells(table: Table, cpus: dict[str, int]) -> list[Cell]:
         cell = Cell(
             name, table["tool"], path=table["path"], threads=table["threads"], client_cpu=cpus.get(table["cpu"]),
             classes=tuple(_class(each, chosen["connections"]) for each in classes), rate=table["rate"],
-            of_peak=table["of_peak"], warmup=warmup, rounds=table["rounds"], **chosen,
+            of_peak=table["of_peak"], warmup=warmup, **{key: table[key] for key in ("rounds", "seconds", "timeout")}, **chosen,
         )  # fmt: skip
         if cell.tool == "bwos-load":
             _check_load(table, cell)
@@ -247,6 +252,8 @@ def parse(file: str, text: str, cpus: tuple[int, int]) -> Scenario:
     hypothesis = text.partition("\n")[0]
     if not hypothesis.startswith("# ") or not hypothesis[2:].strip():
         raise Failed(f"{file}: the first line must be its hypothesis, as a comment: # ...")
+    if not NAMED.fits(Path(file).stem):
+        raise Failed(f"{file}: its stem names the run: it must be {NAMED.words}")
     try:
         plan = Table(file, tomllib.loads(text), PLAN)
     except tomllib.TOMLDecodeError as error:
@@ -261,7 +268,8 @@ def parse(file: str, text: str, cpus: tuple[int, int]) -> Scenario:
         plan.member(key, plan[key], names)
     for cell in cells:
         if cell.busy and not plan["calibrate_with"]:
-            raise plan.wrong(f"calibrate_with is missing: the cell {cell.name!r} has busy; it is one of {', '.join(names)}")
+            why = f"calibrate_with is missing: the cell {cell.name!r} has busy; it is one of {', '.join(names)}"
+            raise plan.wrong(why)
         for variant in variants:
             if calls(cell) and not variant.needs_grpc:
                 raise plan.wrong(f"the cell {cell.name!r} calls, the variant {variant.name!r} has no grpc = true")

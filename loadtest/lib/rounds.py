@@ -39,9 +39,7 @@ def progress(text: str) -> None:
 
 def read_runs(path: Path) -> list[dict]:
     """What runs.csv holds. A line that an end cut off is taken from the file: its run is not measured."""
-    whole, _, rest = path.read_bytes().rpartition(b"\n")
-    if rest:
-        os.truncate(path, len(whole) + 1)
+    os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
     records = []
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -74,7 +72,7 @@ class Measurement:
             self._csv.writeheader()
             self._csv_file.flush()
         self._spent_s = 0.0
-        self._spent_runs = 0
+        self._spent_on_s = 0.0  # of what the tools were told to take
 
     def close(self) -> None:
         self._csv_file.close()
@@ -154,7 +152,7 @@ class Measurement:
         return not found["errors"] and max(found["p50_us"], found["late_p50_us"]) < QUEUEING_US
 
     def _busy(self, server: Server, cell: Cell, rate: float) -> float:
-        seconds = self.scenario.seconds
+        seconds = self.scenario.seconds_of(cell)
         command = tools.load_command(
             replace(cell, rate=rate), _port(server, cell), seconds, self.settings.build_dir, 1, self.settings.realtime
         )
@@ -196,7 +194,7 @@ class Measurement:
     def _one(self, number: int, place: int, cell: Cell, name: str, server: Server | Failed) -> None:
         record = {
             "scenario": self.scenario.name, "round": number, "order": place, "cell": cell.name, "variant": name,
-            "tool": cell.tool, "seconds": self.scenario.seconds, "rate_asked": cell.rate or None,
+            "tool": cell.tool, "seconds": self.scenario.seconds_of(cell), "rate_asked": cell.rate or None,
         }  # fmt: skip
         began = time.monotonic()
         try:
@@ -213,7 +211,7 @@ class Measurement:
     def _measure(self, number: int, cell: Cell, name: str, server: Server) -> dict:
         if cell.tool == "idle":
             return idle.measure_idle(server, cell.connections, _is_grpc(cell))
-        seconds = self.scenario.seconds
+        seconds = self.scenario.seconds_of(cell)
         if cell.tool == "soak":
             samples = self._folder / f"rss-{number:02}-{name}.csv"
             return soak.measure_soak(server, cell, seconds, samples)
@@ -222,7 +220,8 @@ class Measurement:
             command = self._command(number, cell, server, int(cell.warmup))
             measure.run_tool(command, server.pid, self._new_raw(f"{raw_name}-warmup"), cell.warmup * 3 + 30)
         raw = self._new_raw(raw_name)
-        ran = measure.run_tool(self._command(number, cell, server, seconds), server.pid, raw, seconds * 3 + 30)
+        command = self._command(number, cell, server, seconds)
+        ran = measure.run_tool(command, server.pid, raw, seconds * 3 + cell.warmup + 30)
         result = tools.PARSERS[cell.tool](ran.output)
         if cell.pipeline > 1:  # wrk's percentiles of pipelined answers are wrong
             result |= {"p50_us": None, "p90_us": None, "p99_us": None, "max_us": None}
@@ -256,12 +255,15 @@ class Measurement:
         )
 
     def _report(self, record: dict, took_s: float) -> None:
+        loads = {cell.name: self.scenario.seconds_of(cell) + cell.warmup for cell in self.scenario.cells}
         self._spent_s += took_s
-        self._spent_runs += 1
+        self._spent_on_s += loads[record["cell"]]
         done = len(self.records)
         # Rounds may be added later: say what is known to come.
-        planned = self.scenario.runs(max(self.scenario.rounds, record["round"]))
-        left_s = self._spent_s / self._spent_runs * (planned - done)
+        rounds = max(self.scenario.rounds, record["round"])
+        planned = self.scenario.runs(rounds)
+        to_come_s = self.scenario.loaded_s(rounds) - sum(loads[each["cell"]] for each in self.records)
+        left_s = self._spent_s / self._spent_on_s * to_come_s
         text = f"[{done}/{planned}, {left_s / 60:.1f} min left] round {record['round']} {record['cell']} "
         text += record["variant"] + ": "
         if record.get("failed"):

@@ -69,6 +69,8 @@ class Cell:
     # run twice.
     warmup: float = 0
     rounds: int = 0  # at most; 0: all there are
+    seconds: int = 0  # of each run; 0: the scenario's
+    timeout: int = 0  # of wrk: seconds after which an answer is an error; 0: its 2
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,14 @@ class Scenario:
         """How many of so many rounds the cell takes part in: the first ones."""
         return min(rounds, cell.rounds or rounds)
 
+    def seconds_of(self, cell: Cell) -> int:
+        return cell.seconds or self.seconds
+
     def runs(self, rounds: int) -> int:
         """In so many rounds."""
         return sum(self.rounds_of(cell, rounds) for cell in self.cells) * len(self.variants)
+
+    def loaded_s(self, rounds: int) -> float:
+        """How long the tools load the servers in so many rounds."""
+        each = ((self.seconds_of(cell) + cell.warmup) * self.rounds_of(cell, rounds) for cell in self.cells)
+        return sum(each) * len(self.variants)

@@ -32,6 +32,8 @@ def _pinned(cell) -> list[str]:
 
 def wrk_command(cell, port: int, seconds: int) -> list[str]:
     command = ["wrk", f"-t{cell.threads}", f"-c{cell.connections}", f"-d{seconds}s", "--latency"]
+    if cell.timeout:
+        command += ["--timeout", f"{cell.timeout}s"]
     after = []  # for the script
     if cell.body:
         command += ["-s", f"{LUA}/echo.lua"]
@@ -101,7 +103,7 @@ def parse_wrk(output: str) -> dict:
     total = re.search(r"(\d+) requests in ([\d.]+\w+),", output)
     if not total:
         raise Failed(f"wrk gave no result: {output.strip()[-300:]!r}")
-    latencies = dict(re.findall(r"^ +(50|90|99)% +([\d.]+\w+)$", output, re.MULTILINE))
+    latencies = dict(re.findall(r"^ +(50|90|99)% +([\d.]+\w+) *$", output, re.MULTILINE))
     latencies = {percent: _time_us(text) for percent, text in latencies.items()}
     if not all(latencies.get(percent) for percent in ("50", "90", "99")):
         # wrk looks for ranks among all answers; pipelined, it has one latency a batch and may print 0.

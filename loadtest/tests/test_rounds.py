@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule for adding rounds, on figures that are made up; and what a process is seen to use."""
 
+import gzip
 import os
 import subprocess
 import sys
@@ -96,6 +97,132 @@ class Order(unittest.TestCase):
             measured.close()
         self.assertEqual(set(places), {("a", 1), ("a", 2), ("b", 1), ("b", 2)})
         self.assertGreater(min(places.values()), 8)
+
+
+class Faked(Measurement):
+    """Its servers and tools do nothing; `runs` are those that it measured: (round, cell, variant)."""
+
+    def __init__(self, scenario: Scenario, folder: str, stop_at: int | None = None):
+        super().__init__(scenario, Settings(Path(".")), Path(folder))
+        self.runs, self.started, self._stop_at = [], [], stop_at
+
+    def _measure(self, number, cell, name, server):
+        if len(self.runs) == self._stop_at:
+            self._new_raw(f"{number:02}-{cell.name}-{name}").write_text("cut off")
+            raise KeyboardInterrupt
+        self.runs.append((number, cell.name, name))
+        self._new_raw(f"{number:02}-{cell.name}-{name}").write_text("whole")
+        return {"requests": 10, "requests_per_s": 1.5, "server_cpu_us": 2.0, "p99_us": 3.0 + number, "errors": 0}
+
+    def measured(self) -> "Faked":
+        def server(variant, build_dir, log):
+            self.started.append(log.name)
+            log.write_text(variant.name)
+            return mock.Mock(variant=variant)
+
+        with mock.patch.object(rounds, "Server", server), mock.patch.object(rounds, "progress"):
+            try:
+                self.run()
+            except KeyboardInterrupt:
+                pass
+        self.close()
+        return self
+
+
+class GoingOn(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.scenario = scenario("p99_us", rounds=3, rounds_max=3)
+        self.all = {(number, "c", name) for number in (1, 2, 3) for name in ("a", "b")}
+
+    def test_what_is_missing_is_measured_and_nothing_twice(self):
+        for stop_at in range(6):
+            with self.subTest(stop_at), tempfile.TemporaryDirectory() as folder:
+                before = Faked(self.scenario, folder, stop_at).measured()
+                lines = (Path(folder) / "runs.csv").read_text()
+                after = Faked(self.scenario, folder).measured()
+                self.assertEqual(len(before.runs), stop_at)
+                self.assertEqual(Counter(before.runs + after.runs), Counter(self.all))
+                self.assertTrue((Path(folder) / "runs.csv").read_text().startswith(lines))
+                raw = sorted(path.read_text() for path in (Path(folder) / "raw").glob("*-c-*.txt"))
+                self.assertEqual(raw, ["cut off"] + 6 * ["whole"], "and what was cut off is kept")
+
+    def test_the_order_is_that_of_a_run_that_was_not_stopped(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole = Faked(self.scenario, folder).measured().runs
+        before = Faked(self.scenario, self.folder, 3).measured()
+        self.assertEqual(before.runs + Faked(self.scenario, self.folder).measured().runs, whole)
+
+    def test_the_records_are_those_of_a_run_that_was_not_stopped(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole = Faked(self.scenario, folder).measured().records
+        Faked(self.scenario, self.folder, 3).measured()
+        after = Faked(self.scenario, self.folder).measured().records
+        self.assertEqual(len(after), 6)
+        for one, other in zip(whole, after):
+            self.assertEqual({key: one[key] for key in one if one[key] is not None},
+                             {key: other[key] for key in other if other[key] is not None})  # fmt: skip
+
+    def cut(self, content: bytes) -> Path:
+        path = Path(self.folder) / "cut.csv"
+        path.write_bytes(content)
+        return path
+
+    def test_a_line_that_was_cut_off_is_measured_again(self):
+        Faked(self.scenario, self.folder, 4).measured()
+        path = Path(self.folder) / "runs.csv"
+        whole = path.read_bytes()
+        self.assertEqual(rounds.read_runs(self.cut(whole[:20])), [], "not even its first line is whole")
+        path.write_bytes(whole[:-9])
+        after = Faked(self.scenario, self.folder).measured()
+        self.assertEqual(len(after.runs), 3)
+        self.assertEqual(len(after.records), 6)
+        self.assertEqual(len(rounds.read_runs(path)), 6)
+
+    def test_only_servers_that_have_something_left_to_answer_are_started(self):
+        Faked(self.scenario, self.folder, 5).measured()
+        after = Faked(self.scenario, self.folder).measured()
+        self.assertEqual(len(after.started), 1)
+        self.assertTrue(after.started[0].endswith("-2.log"), "another log than before")
+
+    def test_a_cell_with_rounds_of_its_own_takes_part_in_the_first(self):
+        cells = (Cell("c"), Cell("few", rounds=2))
+        measured = Faked(replace(self.scenario, cells=cells), self.folder).measured()
+        self.assertEqual(Counter(cell for _, cell, _ in measured.runs), {"c": 6, "few": 4})
+        self.assertNotIn((3, "few", "a"), measured.runs)
+
+    def test_a_cell_that_takes_no_more_part_adds_no_rounds(self):
+        cells = (Cell("c", rounds=3), Cell("d"))
+        measured = Figures(self.folder, "server_cpu_us", lambda number: 1.0 + 0.5 * (number % 2))
+        measured.scenario = replace(measured.scenario, cells=cells)
+        measured.run()
+        measured.close()
+        self.assertEqual(len(measured.records) // 2, 10)
+
+    def test_raw_outputs_are_packed_when_all_is_done(self):
+        measured = Faked(self.scenario, self.folder).measured()
+        measured.compress()
+        raw = Path(self.folder) / "raw"
+        self.assertEqual({path.suffix for path in raw.iterdir()}, {".gz"})
+        self.assertEqual(gzip.decompress((raw / "01-c-a.txt.gz").read_bytes()), b"whole")
+
+
+class Warmup(unittest.TestCase):
+    def commands(self, cell: Cell) -> list[list[str]]:
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(measure, "run_tool") as run:
+            run.return_value.output = (Path(__file__).parent / "recorded" / "wrk_plaintext.txt").read_text()
+            run.return_value.client_cpu_s = run.return_value.wall_s = 1.0
+            run.return_value.server = measure.Usage(1, 1, 0, 0, 0)
+            measured = Measurement(scenario("p99_us"), Settings(Path(".")), Path(folder))
+            measured._measure(1, cell, "a", mock.Mock(http_port=81, pid=os.getpid(), variant=Variant("a", "x")))
+            measured.close()
+            return [call.args[0] for call in run.call_args_list]
+
+    def test_wrk_runs_twice(self):
+        self.assertEqual([command[3] for command in self.commands(Cell("c", warmup=2))], ["-d2s", "-d3s"])
+        self.assertEqual([command[3] for command in self.commands(Cell("c", seconds=7))], ["-d7s"])
 
 
 class Usage(unittest.TestCase):
