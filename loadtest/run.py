@@ -85,7 +85,8 @@ def parse_arguments(kept: str) -> argparse.Namespace:
     if arguments.resume:
         for name in ("out", *OVERRIDES):
             if getattr(arguments, name) is not None:
-                parser.error(f"--resume goes on as the run was begun: --{name.replace('_', '-')} has no place beside it")
+                flag = "--" + name.replace("_", "-")
+                parser.error(f"--resume goes on as the run was begun: {flag} has no place beside it")
     arguments.build_dir = arguments.build_dir.resolve()
     return arguments
 
@@ -100,7 +101,8 @@ def overridden(scenario: Scenario, overrides: dict) -> Scenario:
     if overrides["rates"]:
         names = [cell.name for cell in cells if cell.busy]
         if len(names) != len(overrides["rates"]):
-            raise Failed(f"--rates has {len(overrides['rates'])} rates; {scenario.name} needs {len(names)}: {', '.join(names)}")
+            given = len(overrides["rates"])
+            raise Failed(f"--rates has {given} rates; {scenario.name} needs {len(names)}: {', '.join(names)}")
         rates = dict(zip(names, overrides["rates"]))
         cells = tuple(replace(cell, rate=rates.get(cell.name, cell.rate)) for cell in cells)
     for name in overrides["only"] or ():
@@ -152,7 +154,7 @@ def new_folder(out: Path | None, name: str) -> Path:
         except OSError as error:
             raise Failed(f"--out {out}: {error.strerror}") from error
         if any(out.iterdir()):
-            raise Failed(f"--out {out}: there is something in it, and nothing is overwritten; go on with it by --resume")
+            raise Failed(f"--out {out}: there is something in it, and nothing is overwritten; --resume goes on with a run")
         return out
     results = REPOSITORY / "loadtest" / "results"
     results.mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a plan: a TOML file of what to measure. README.md lists its keys; whatever is wrong is named, and nothing runs."""
+"""Reads a plan: a TOML file of what to measure. README.md lists its keys; what is wrong is named."""
 
 import itertools
 import re
@@ -213,7 +213,8 @@ def _cells(table: Table, cpus: dict[str, int]) -> list[Cell]:
         cell = Cell(
             name, table["tool"], path=table["path"], threads=table["threads"], client_cpu=cpus.get(table["cpu"]),
             classes=tuple(_class(each, chosen["connections"]) for each in classes), rate=table["rate"],
-            of_peak=table["of_peak"], warmup=warmup, **{key: table[key] for key in ("rounds", "seconds", "timeout")}, **chosen,
+            of_peak=table["of_peak"], warmup=warmup, rounds=table["rounds"], seconds=table["seconds"],
+            timeout=table["timeout"], **chosen,
         )  # fmt: skip
         if cell.tool == "bwos-load":
             _check_load(table, cell)

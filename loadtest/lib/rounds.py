@@ -118,7 +118,9 @@ class Measurement:
 
     def calibrate(self) -> dict[str, float]:
         """Sets the rates of the cells that have none. Returns them by cell."""
-        cells = tuple(replace(c, rate=c.rate or self._share_of_peak(c)) if c.of_peak else c for c in self.scenario.cells)
+        cells = tuple(
+            replace(c, rate=self._share_of_peak(c)) if c.of_peak and not c.rate else c for c in self.scenario.cells
+        )
         self.scenario = replace(self.scenario, cells=cells)
         wanted = [cell for cell in self.scenario.cells if cell.busy and not cell.rate]
         if wanted:
@@ -135,7 +137,8 @@ class Measurement:
         peaks = []
         for variant in self.scenario.variants:
             with ExitStack() as stack:
-                server = Server(variant, self.settings.build_dir, self._new_raw(f"peak-{cell.name}-{variant.name}", ".log"))
+                log = self._new_raw(f"peak-{cell.name}-{variant.name}", ".log")
+                server = Server(variant, self.settings.build_dir, log)
                 stack.callback(server.stop)
                 peaks.append(calibrate.find_peak(lambda rate: self._keeps_up(server, cell, rate)))
             progress(f"  calibrating: {cell.name}: {variant.name} keeps up with {peaks[-1]:,.0f}/s")

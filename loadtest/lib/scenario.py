@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: a scenario is a question, the servers it compares, and the loads (cells). lib/plans.py reads them."""
+"""What is measured: a question, the servers it compares, and the loads on them (cells). lib/plans.py reads it."""
 
 from dataclasses import dataclass
 

@@ -209,6 +209,22 @@ class GoingOn(unittest.TestCase):
         self.assertEqual(gzip.decompress((raw / "01-c-a.txt.gz").read_bytes()), b"whole")
 
 
+class TimeLeft(unittest.TestCase):
+    def test_it_is_that_of_the_loads_to_come_at_the_pace_of_this_session(self):
+        cells = (Cell("c"), Cell("long", seconds=12))
+        record = {"round": 1, "cell": "c", "variant": "a", "failed": "why"}
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(rounds, "progress") as said:
+            measured = Measurement(replace(scenario("p99_us", rounds=2), cells=cells), Settings(Path(".")), Path(folder))
+            measured.records = [record]
+            measured._report(record, took_s=6.0)  # twice its 3 s; of 60 s of load 57 are to come
+            self.assertTrue(said.call_args.args[0].startswith("[1/8, 1.9 min left] round 1 c a: FAILED"), said.call_args)
+            measured._spent_s = measured._spent_on_s = 0  # as if another session went on
+            measured.records = [record, record | {"cell": "long"}]
+            measured._report(measured.records[-1], took_s=12.0)
+            self.assertTrue(said.call_args.args[0].startswith("[2/8, 0.8 min left]"), said.call_args)
+            measured.close()
+
+
 class Warmup(unittest.TestCase):
     def commands(self, cell: Cell) -> list[list[str]]:
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(measure, "run_tool") as run:
