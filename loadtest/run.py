@@ -183,7 +183,6 @@ def begin(arguments: argparse.Namespace, cpus: tuple[int, int]) -> bool:
         "commands": {each.name: each.command(arguments.build_dir) for each in scenario.variants},
         "same": resume.fingerprint(scenario, copy, arguments.build_dir, facts),
     }
-    report.write_json(folder / "machine.json", facts)
     progress(f"{scenario.name}: {scenario.question} At most {plan.minutes:g} min -> {folder}")
     return carry_out(scenario, facts, folder, arguments.build_dir)
 
@@ -197,7 +196,6 @@ def go_on(folder: Path, build_dir: Path, cpus: tuple[int, int]) -> bool:
     now = report.machine(build_dir)
     resume.check(folder, facts, scenario, resume.fingerprint(scenario, copy, build_dir, now))
     facts.setdefault("resumed", []).append({key: now[key] for key in ("utc", "commit", "load_before")})
-    report.write_json(folder / "machine.json", facts)
     rates = facts.get("rates", {})
     cells = tuple(replace(cell, rate=rates.get(cell.name, cell.rate)) for cell in scenario.cells)
     progress(f"{name}: goes on in {folder}")
@@ -211,6 +209,7 @@ def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path) ->
     measurement = Measurement(scenario, settings, folder)
     finished = False
     try:
+        report.write_json(folder / "machine.json", facts)
         facts["rates"] = measurement.calibrate()
         report.write_json(folder / "machine.json", facts)
         measurement.run()

@@ -216,6 +216,8 @@ def _cells(table: Table, cpus: dict[str, int]) -> list[Cell]:
             of_peak=table["of_peak"], warmup=warmup, rounds=table["rounds"], seconds=table["seconds"],
             timeout=table["timeout"], **chosen,
         )  # fmt: skip
+        if cell.classes and sum(each.connections for each in cell.classes) != cell.connections:
+            raise table.wrong("classes: where there are several, each has its own connections, or is over another")
         if cell.tool == "bwos-load":
             _check_load(table, cell)
         cells.append(cell)

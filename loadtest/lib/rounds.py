@@ -2,6 +2,7 @@
 """Measures a scenario: in each round every load runs against every server, in shuffled order."""
 
 import csv
+import fcntl
 import gzip
 import itertools
 import os
@@ -63,12 +64,16 @@ class Measurement:
         self._raw = folder / "raw"
         self._raw.mkdir(exist_ok=True)
         path = folder / "runs.csv"
-        self.records: list[dict] = read_runs(path) if path.exists() else []
-        self._seen = {(each["round"], each["cell"], each["variant"]) for each in self.records}
-        empty = not path.exists() or path.stat().st_size == 0
         self._csv_file = path.open("a", newline="")
+        try:
+            fcntl.flock(self._csv_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._csv_file.close()
+            raise Failed(f"{path}: another run.py writes it") from error
+        self.records: list[dict] = read_runs(path)
+        self._seen = {(each["round"], each["cell"], each["variant"]) for each in self.records}
         self._csv = csv.DictWriter(self._csv_file, COLUMNS)
-        if empty:
+        if path.stat().st_size == 0:
             self._csv.writeheader()
             self._csv_file.flush()
         self._spent_s = 0.0

@@ -143,6 +143,7 @@ class Wrong(unittest.TestCase):
         ('"all", path = "/plaintext"', '"all", path = "/p", over = "all"', "over is for calls"),
         ('"all", path = "/plaintext"', '"all", path = "/p", share = 0.5', "must leave something of the rate"),
         ('name = "all", path', "path", r"classes\[1\]: name is missing"),
+        (", connections = 6", "", r"cells\[4\] .*: classes: where there are several, each has its own connections"),
         ('"slow", path', '"fast", path', "classes: fast, fast: each needs a name of its own"),
         ('path = "/work?us=200"', 'call = "SayHello"', "a cell has either"),
         ("connections = 7, ", "", "'peak': connections is missing"),

@@ -181,6 +181,13 @@ class GoingOn(unittest.TestCase):
         self.assertEqual(len(after.records), 6)
         self.assertEqual(len(rounds.read_runs(path)), 6)
 
+    def test_two_do_not_write_at_once(self):
+        first = Faked(self.scenario, self.folder)
+        with self.assertRaisesRegex(measure.Failed, "runs.csv: another run.py writes it"):
+            Faked(self.scenario, self.folder)
+        first.close()
+        Faked(self.scenario, self.folder).close()
+
     def test_only_servers_that_have_something_left_to_answer_are_started(self):
         Faked(self.scenario, self.folder, 5).measured()
         after = Faked(self.scenario, self.folder).measured()
