@@ -72,7 +72,7 @@ FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 TABLES = Kind("a list of tables", lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value))
 SECONDS = number(0, 60)
 SHARE = Kind("a share above 0 and below 1", lambda value: _number(value) and 0 < value < 1)
-RATE = Kind("requests a second, above 0", lambda value: _number(value) and value > 0)
+RATE = number(0.001, 1e7)
 COUNT = whole(1, 1_000_000)
 
 # Key: what it must be, and what stands for it where it is missing.
@@ -88,7 +88,7 @@ VARIANT = {
 }  # fmt: skip
 CELL = {
     "name": (PATTERN, REQUIRED), "tool": (one_of(*TOOLS), "wrk"), "connections": (one_or_more(COUNT), None),
-    "path": (PATH, "/plaintext"), "body": (one_or_more(whole(0, 1 << 30)), [0]),
+    "path": (PATH, "/plaintext"), "body": (one_or_more(whole(1, 1 << 30)), [0]),
     "pipeline": (one_or_more(whole(1, 65536)), [1]), "threads": (whole(1, 1024), 1),
     "cpu": (one_of("server", "client"), None), "streams": (one_or_more(COUNT), [1]), "classes": (TABLES, []),
     "rate": (RATE, 0), "busy": (one_or_more(SHARE), [0]), "of_peak": (SHARE, 0), "warmup": (SECONDS, None),

@@ -129,6 +129,8 @@ class Wrong(unittest.TestCase):
         ("[64, 256]", '[64, "256"]', "or a list of such"),
         ("connections = [64, 256], ", "", r"cells\[1\] .*: connections is missing"),
         ("warmup = 2", "warmup = 2.5", "warmup = 2.5: wrk takes whole seconds"),
+        ("[16, 1024]", "[0, 1024]", r"body = \[0, 1024\]: it must be a whole number from 1 to 1073741824, or a list"),
+        ("of_peak = 0.7", "rate = inf", r"rate = inf: it must be a number from 0.001 to 1e\+07"),
         ("warmup = 2", "body = 16", "body and pipeline: wrk is told to do one of them"),
         ("warmup = 2", "streams = 16", "streams is nothing to wrk, only to ghz, h2load, bwos-load"),
         ("warmup = 2", 'tool = "idle"', "pipeline is nothing to idle"),
