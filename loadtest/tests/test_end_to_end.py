@@ -98,15 +98,17 @@ class Scripts(unittest.TestCase):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             child = measure.start(tools.wrk_command(cell, listener.getsockname()[1], 5), stdout=subprocess.DEVNULL)
             self.addCleanup(measure.stop, child)
-            connection, _ = listener.accept()
-            with connection:
-                connection.settimeout(0.5)
-                received = b""
-                try:
-                    while part := connection.recv(65536):
-                        received += part
-                except TimeoutError:
-                    pass
+            listener.settimeout(20)
+            received = b""
+            while not received:  # it connects once without sending anything
+                connection, _ = listener.accept()
+                with connection:
+                    connection.settimeout(1)
+                    try:
+                        while part := connection.recv(65536):
+                            received += part
+                    except TimeoutError:
+                        pass
             return received
 
     def test_echo_sends_a_body_of_the_size_asked_for(self):
