@@ -13,7 +13,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from lib import measure, report, tools  # noqa: E402
+from lib import measure, page, report, tools  # noqa: E402
 from lib.measure import REPOSITORY, Failed  # noqa: E402
 from lib.rounds import Measurement, Settings, progress  # noqa: E402
 from lib.scenarios import Scenario, all_scenarios  # noqa: E402
@@ -142,7 +142,7 @@ def measure_scenario(scenario: Scenario, arguments: argparse.Namespace) -> bool:
         if measurement.records:
             text = report.text(measurement.scenario, measurement.records)
             (folder / "report.txt").write_text(text)
-            progress("\n" + text)
+            progress("\n" + text + "\n" + page.write_after_run(folder))
         progress(f"kept in {folder}\n")
     return finished
 

@@ -115,6 +115,7 @@ class Run(unittest.TestCase):
             self.assertEqual((row["errors"], row["failed"]), ("0", ""))
         (folder,) = self.out.iterdir()
         self.assertIn("CPU / floor", (folder / "report.txt").read_text())
+        self.assertIn("CPU / floor", (folder / "report.html").read_text())
         self.assertIn("kernel", json.loads((folder / "machine.json").read_text()))
         self.assertEqual(len(list((folder / "raw").glob("0*.txt"))), 4)
 
