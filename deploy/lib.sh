@@ -9,7 +9,8 @@ build_packages=(
 )
 # Without these CMake cannot configure the tests and benchmarks.
 test_library_packages=(libgtest-dev libbenchmark-dev)
-test_packages=("${test_library_packages[@]}" curl nghttp2-client procps python3 python3-grpcio python3-protobuf wrk)
+test_packages=("${test_library_packages[@]}" curl nghttp2-client procps python3 python3-grpcio python3-matplotlib
+  python3-protobuf wrk)
 check_packages=(ccache clang-19 clang-tidy-19 clang-format-19 git libclang-rt-19-dev shellcheck)
 
 # missing_packages NAME...: those that are not installed, one a line. Asks dpkg alone, so it takes no time.

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from lib import measure, plans, report, resume, tools  # noqa: E402
+from lib import measure, page, plans, report, resume, tools  # noqa: E402
 from lib.measure import REPOSITORY, Failed  # noqa: E402
 from lib.rounds import Measurement, Settings, progress  # noqa: E402
 from lib.scenario import Scenario  # noqa: E402
@@ -222,7 +222,7 @@ def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path) ->
         if measurement.records:
             text = report.text(measurement.scenario, measurement.records)
             (folder / "report.txt").write_text(text)
-            progress("\n" + text)
+            progress("\n" + text + "\n" + page.write_after_run(folder))
         progress(f"kept in {folder}\n")
     if finished:
         measurement.compress()

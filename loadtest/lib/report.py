@@ -34,6 +34,7 @@ METRICS = [
 ]
 WITH_SPREAD = {"requests_per_s", "server_cpu_us", "p99_us", "bytes_per_connection"}
 BUSY_LEAST = 0.95  # of a server's one CPU: below it the client may be the limit, and the row is marked
+VULNERABILITIES = Path("/sys/devices/system/cpu/vulnerabilities")
 RATIOS = [("server_cpu_us", "CPU"), ("p99_us", "p99")]
 
 
@@ -59,7 +60,8 @@ def _ratio(records, cell, variant, baseline, metric) -> str:
     return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}]" if found else "-"
 
 
-def cell_table(scenario: Scenario, records: list[dict], cell: str) -> str:
+def cell_rows(scenario: Scenario, records: list[dict], cell: str) -> list[list[str]]:
+    """The first one is the heading."""
     names = [variant.name for variant in scenario.variants]
     columns = [
         (metric, heading, form)
@@ -81,10 +83,15 @@ def cell_table(scenario: Scenario, records: list[dict], cell: str) -> str:
                 row.append(_with_spread(values, form) if metric in WITH_SPREAD else form.format(median(values)))
         row += [_ratio(records, cell, name, scenario.baseline, metric) for metric, _ in compared]
         rows.append(row)
-    return as_columns(rows)
+    return rows
 
 
-def target_table(scenario: Scenario, records: list[dict]) -> str:
+def cell_table(scenario: Scenario, records: list[dict], cell: str) -> str:
+    return as_columns(cell_rows(scenario, records, cell))
+
+
+def target_rows(scenario: Scenario, records: list[dict]) -> list[list[str]]:
+    """The first one is the heading; the last column is the verdict."""
     rows = [["target", "median", "95 % interval", "limit", "rounds", ""]]
     for target in scenario.targets:
         for cell in target.cells:
@@ -104,30 +111,43 @@ def target_table(scenario: Scenario, records: list[dict]) -> str:
             verdict = "met" if found.median <= target.limit else "MISSED"
             limit = form.format(target.limit)
             rows.append([what, form.format(found.median), interval, limit, str(found.count), verdict])
+    return rows
+
+
+def target_table(scenario: Scenario, records: list[dict]) -> str:
+    rows = target_rows(scenario, records)
     return as_columns(rows) if len(rows) > 1 else ""
+
+
+def load_of(cell) -> str:
+    """In words."""
+    load = f"{cell.tool}, {cell.connections} connections"
+    if cell.streams > 1:
+        load += f" of {cell.streams} streams"
+    return load + (f", {cell.rate:,.0f} requests/s" if cell.rate else "")
+
+
+def left_out(records: list[dict]) -> list[str]:
+    """A line for each reason why runs gave no figure."""
+    rounds: dict[tuple[str, ...], list[str]] = {}
+    for record in records:
+        if record.get("failed") or record.get("errors"):
+            why = record.get("failed") or f"{record['errors']:.0f} errors"
+            rounds.setdefault((record["cell"], record["variant"], why), []).append(str(record["round"]))
+    return [f"left out: {' '.join(what[:2])}, round {', '.join(of)}: {what[2]}" for what, of in rounds.items()]
 
 
 def text(scenario: Scenario, records: list[dict]) -> str:
     parts = [f"{scenario.name}: {scenario.question}"]
     for cell in scenario.cells:
-        load = f"{cell.tool}, {cell.connections} connections"
-        if cell.streams > 1:
-            load += f" of {cell.streams} streams"
-        if cell.rate:
-            load += f", {cell.rate:,.0f} requests/s"
-        parts.append(f"{cell.name} ({load}); median, ± half the interquartile range\n"
+        parts.append(f"{cell.name} ({load_of(cell)}); median, ± half the interquartile range\n"
                      + cell_table(scenario, records, cell.name))  # fmt: skip
     if any(line.split()[1:2] == ["*"] for part in parts[1:] for line in part.splitlines()):
         parts.append(f"* the server kept its CPU less than {BUSY_LEAST:.0%} busy: the client may be the limit")
     targets = target_table(scenario, records)
     if targets:
         parts.append(targets)
-    left_out: dict[tuple[str, ...], list[str]] = {}
-    for record in records:
-        if record.get("failed") or record.get("errors"):
-            why = record.get("failed") or f"{record['errors']} errors"
-            left_out.setdefault((record["cell"], record["variant"], why), []).append(str(record["round"]))
-    lines = [f"left out: {' '.join(what[:2])}, round {', '.join(of)}: {what[2]}" for what, of in left_out.items()]
+    lines = left_out(records)
     if lines:
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
@@ -172,6 +192,7 @@ def machine(build_dir: Path) -> dict:
         "cpus": sorted(os.sched_getaffinity(0)),
         "cgroup_cpu_max": _first_line("/sys/fs/cgroup/cpu.max"),
         "governor": _first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "mitigations": {path.name: _first_line(str(path)) for path in sorted(VULNERABILITIES.glob("*"))},
         "memory": _first_line("/proc/meminfo", "MemTotal"),
         "kernel": platform.release(),
         "load_before": os.getloadavg(),

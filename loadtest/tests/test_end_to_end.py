@@ -152,6 +152,7 @@ class Run(unittest.TestCase):
             self.assertGreater(float(row["server_cpu_us"]), 0)
             self.assertEqual((row["errors"], row["failed"]), ("0", ""))
         self.assertIn("CPU / floor", (self.out / "report.txt").read_text())
+        self.assertIn("CPU / floor", (self.out / "report.html").read_text())
         self.assertIn("kernel", json.loads((self.out / "machine.json").read_text()))
         self.assertEqual((self.out / "echo.toml").read_text(), Path(plan("echo")).read_text())
         raw = sorted((self.out / "raw").glob("0*.txt.gz"))

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+import itertools
 import random
 import unittest
 from collections import Counter
+from unittest import mock
 
 from lib import calibrate, stats
 from lib.measure import Failed
@@ -107,6 +109,56 @@ class Peak(unittest.TestCase):
         for keeps_up in (True, False):
             with self.assertRaises(Failed):
                 calibrate.find_peak(lambda rate: keeps_up)
+
+
+class RankTest(unittest.TestCase):
+    def test_known_values(self):
+        # The ages of SciPy's example: U = 17; 1/9 exactly, 0.1113 by the normal approximation.
+        ours, theirs = [19, 22, 16, 29, 24], [20, 11, 17, 12]
+        self.assertAlmostEqual(stats.mann_whitney(ours, theirs), 1 / 9, places=12)
+        self.assertAlmostEqual(stats.mann_whitney(theirs, ours), 1 / 9, places=12)
+        with mock.patch.object(stats, "EXACT_MAX", 0):
+            self.assertAlmostEqual(stats.mann_whitney(ours, theirs), 0.11134688653314041, places=12)
+
+    def test_samples_that_lie_apart_are_two_of_all_divisions(self):
+        self.assertAlmostEqual(stats.mann_whitney([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]), 2 / 252, places=12)
+
+    def test_with_ties_it_counts_all_divisions(self):
+        source = random.Random(3)
+        for n, m in ((3, 4), (5, 5), (2, 6)):
+            both = [source.randrange(4) for _ in range(n + m)]
+            below = lambda ours, theirs: sum((a < b) + (a == b) / 2 for a in ours for b in theirs)  # noqa: E731
+            off = abs(below(both[:n], both[n:]) - n * m / 2)
+            divisions = list(itertools.combinations(range(n + m), n))
+            as_far = sum(
+                abs(below([both[i] for i in chosen], [both[i] for i in range(n + m) if i not in chosen]) - n * m / 2)
+                >= off
+                for chosen in divisions
+            )
+            self.assertAlmostEqual(stats.mann_whitney(both[:n], both[n:]), as_far / len(divisions), places=12)
+
+    def test_the_approximation_continues_the_exact_test_also_with_ties(self):
+        source = random.Random(5)
+        for _ in range(20):
+            ours, theirs = ([source.randrange(4) + shift for _ in range(19)] for shift in (0, 1))
+            exact = stats.mann_whitney(ours, theirs)
+            with mock.patch.object(stats, "EXACT_MAX", 0):
+                self.assertAlmostEqual(stats.mann_whitney(ours, theirs), exact, delta=0.01)
+
+    def test_equal_values_and_no_values_differ_in_nothing(self):
+        self.assertEqual(stats.mann_whitney([3.0] * 5, [3.0] * 7), 1)
+        self.assertEqual(stats.mann_whitney([3.0] * 50, [3.0] * 70), 1)
+        self.assertEqual(stats.mann_whitney([], [1.0]), 1)
+
+    def test_it_errs_about_once_in_twenty(self):
+        source = random.Random(8)
+        found = [stats.mann_whitney(*([source.random() for _ in range(10)] for _ in range(2))) for _ in range(400)]
+        self.assertTrue(8 <= sum(p < 0.05 for p in found) <= 32)
+
+    def test_holms_correction(self):
+        for given, wanted in (([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]), ([0.5, 0.6], [1, 1]), ([], [])):
+            for got, expected in itertools.zip_longest(stats.holm(given), wanted):
+                self.assertAlmostEqual(got, expected)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""report.html, ratios.csv and the figures of a run that is made up."""
+
+import contextlib
+import csv
+import importlib.util
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from unittest import mock
+
+import made_up
+
+from lib import figures, kept, page, report
+from lib.measure import Failed
+from lib.scenario import Cell, RequestClass, Scenario
+from lib.servers import Variant
+
+HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
+LOADTEST = Path(__file__).resolve().parent.parent
+# HTML's and what matplotlib's SVG consists of. Not script, img, link, iframe, object.
+TAGS = set("html head meta title style body h1 h2 h3 p ul li code table tr th td div figure figcaption details summary "
+           "svg g path defs use clippath rect".split())  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """What a browser would make of it: tags, what they refer to, and the text."""
+
+    def __init__(self, page_text: str):
+        super().__init__()
+        self.tags, self.references, self.text = set(), [], ""
+        self.feed(page_text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.references += [
+            value for name, value in attributes if name.split(":")[-1] in ("src", "href", "data", "action")
+        ]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name) / "run"
+
+    def run_of(self, scenario=made_up.SCENARIO, **more) -> kept.Run:
+        return kept.load(made_up.write(self.folder, made_up.records(scenario, **more), scenario))
+
+    def write(self, **more) -> str:
+        with contextlib.redirect_stderr(io.StringIO()):
+            page.write(self.folder, **more)
+        return (self.folder / "report.html").read_text()
+
+
+class Kept(Folder):
+    def test_what_was_measured_is_read_back(self):
+        made = made_up.records()
+        run = kept.load(made_up.write(self.folder, made))
+        self.assertEqual(len(run.records), len(made))
+        for text, number in (
+            (run.records[0]["cell"], "c64"),
+            (run.records[2]["cell"], "64"),
+            (run.records[0]["round"], 1),
+        ):
+            self.assertEqual((text, type(text)), (number, type(number)))
+        self.assertEqual(report.text(run.scenario, run.records), report.text(made_up.SCENARIO, made))
+
+    def test_a_line_cut_off_is_left_out(self):
+        made_up.write(self.folder, made_up.records(rounds=2))
+        path = self.folder / "runs.csv"
+        path.write_text(path.read_text()[:-1].rpartition("\n")[0] + "\ns,2,")
+        self.assertEqual(len(kept.load(self.folder).records), 7)
+
+    def test_a_run_that_says_little_of_itself_is_still_read(self):
+        made_up.write(self.folder, made_up.records())
+        (self.folder / "machine.json").write_text("{}")
+        run = kept.load(self.folder)
+        self.assertEqual([each.name for each in run.scenario.variants], ["ours", "floor"])
+        self.assertEqual([each.name for each in run.scenario.cells], ["c64", "64"])
+        self.assertIn("<h3>c64", self.write())
+
+    def test_keys_of_newer_runs_are_tolerated(self):
+        made_up.write(self.folder, made_up.records(), scenario=made_up.SCENARIO, hosts={"server": {"cpus": [0]}})
+        text = (self.folder / "machine.json").read_text()
+        (self.folder / "machine.json").write_text(text.replace('"streams": 1', '"streams": 1, "body_bytes": 16'))
+        self.assertIn("hosts", self.write())
+
+    def test_folders_that_are_no_runs_are_told_apart(self):
+        with self.assertRaisesRegex(Failed, "is no run: it has no machine.json"):
+            kept.load(self.folder)
+        made_up.write(self.folder, [])
+        with self.assertRaisesRegex(Failed, "holds no measurement"):
+            kept.load(self.folder)
+        (self.folder / "runs.csv").write_text("a,b\n1,2\n")
+        with self.assertRaisesRegex(Failed, "runs.csv has no column cell, round, variant"):
+            kept.load(self.folder)
+        made_up.write(self.folder, made_up.records(rounds=1))
+        (self.folder / "machine.json").write_text('{"scenario": ')
+        with self.assertRaisesRegex(Failed, "is no run that can be read"):
+            kept.load(self.folder)
+
+    def test_what_held_the_server_back(self):
+        def limit(cell=Cell("c64", threads=2), variant=Variant("ours", "bwos-server"), **more):
+            scenario = replace(made_up.SCENARIO, cells=(cell,), variants=(variant, made_up.SCENARIO.variants[1]))
+            run = kept.load(made_up.write(self.folder, [made_up.record(1, "c64", "ours", 5.0, **more)], scenario))
+            return run.limit(run.scenario.cells[0], run.scenario.variants[0])
+
+        # 100,000 requests a second of 5 us: half a CPU of the server's. The machine has four.
+        self.assertEqual(limit(client_cpu_us=18.9), "")
+        self.assertEqual(limit(client_cpu_us=19.1), "client full")
+        self.assertEqual(limit(client_cpu_us=19.1, requests_per_s=""), "")
+        self.assertEqual(limit(Cell("c64", "ghz"), client_cpu_us=30), "")
+        self.assertEqual(limit(Cell("c64", "ghz"), client_cpu_us=32), "CPUs full")
+        self.assertEqual(limit(Cell("c64", "h2load"), client_cpu_us=9.6), "client full")
+        pinned = Variant("ours", "bwos-server", cpu=0)
+        alone = Cell("c64", "bwos-load", client_cpu=1)
+        self.assertEqual(limit(alone, pinned, client_cpu_us=10, server_busy=0.96), "")
+        self.assertEqual(limit(alone, pinned, client_cpu_us=10, server_busy=0.94), "client full")
+        self.assertEqual(limit(alone, pinned, client_cpu_us=5, server_busy=0.94), "server not full")
+        paced = Cell("c64", "bwos-load", rate=1000)
+        self.assertEqual(limit(paced, client_cpu_us=10, p99_us=100, late_p99_us=49), "")
+        self.assertEqual(limit(paced, client_cpu_us=10, p99_us=100, late_p99_us=51), "client late")
+
+
+class Page(Folder):
+    def test_ratios_are_those_of_each_round(self):
+        # Twice as slow in the second round: no ratio sees it.
+        made = [
+            made_up.record(n, "c64", name, cpu * n) for n in (1, 2, 3) for name, cpu in (("ours", 5.5), ("floor", 5.0))
+        ]
+        made_up.write(self.folder, made)
+        self.write()
+        with (self.folder / "ratios.csv").open() as file:
+            rows = {row["metric"]: row for row in csv.DictReader(file)}
+        self.assertEqual(rows["server_cpu_us"], {
+            "cell": "c64", "variant": "ours", "baseline": "floor", "metric": "server_cpu_us", "rounds": "3",
+            "median": "1.1", "low95": "1.1", "high95": "1.1", "of_each_round": "1.1 1.1 1.1"})  # fmt: skip
+        self.assertEqual(rows["requests_per_s"]["median"], "0.909091")
+
+    def test_another_baseline_can_be_chosen(self):
+        made_up.write(self.folder, made_up.records())
+        self.write(baseline="ours")
+        with (self.folder / "ratios.csv").open() as file:
+            self.assertEqual({(row["variant"], row["baseline"]) for row in csv.DictReader(file)}, {("floor", "ours")})
+        with self.assertRaisesRegex(Failed, "'theirs' is none of the run's servers: ours, floor"):
+            self.write(baseline="theirs")
+
+    def test_verdicts_are_those_of_the_runs_targets(self):
+        self.run_of()
+        text = self.write()
+        self.assertIn("Targets: 1 of 2 met", text)
+        self.assertRegex(text, r"ours / floor, c64</td>.*<td class=\"good\">met</td>")
+        self.assertRegex(text, r"ours / floor, 64</td>.*<td class=\"bad\">MISSED</td>")
+
+    def test_a_loss_to_a_peer_is_said_plainly(self):
+        run = self.run_of()
+        head, row = page.losses(run)
+        self.assertEqual(row[0], "ours / floor")
+        self.assertRegex(row[head.index("CPU per request")], r"^c64 1\.1\d, 64 1\.1\d$")
+        self.assertRegex(row[head.index("throughput")], r"^c64 0\.\d\d, 64 0\.\d\d$")
+        swapped = [entry | {"variant": {"ours": "floor", "floor": "ours"}[entry["variant"]]} for entry in run.records]
+        self.assertEqual(len(page.losses(replace_records(run, swapped))), 1, "a win is no loss")
+        self.assertEqual(len(page.losses(replace_records(run, [r for r in run.records if r["round"] < 3]))), 1)
+
+    def test_nothing_outside_is_referred_to(self):
+        self.run_of()
+        text = self.write()
+        found = Reader(text)
+        self.assertLessEqual(found.tags, TAGS)
+        self.assertEqual([each for each in found.references if not each.startswith("#")], [])
+        for word in ("@import", "url(http", "url(//", "javascript:"):
+            self.assertNotIn(word, text)
+
+    def test_all_text_is_escaped(self):
+        evil = "<script>alert('1')</script><img src=x onerror=y>&\"'"
+        scenario = replace(
+            made_up.SCENARIO, name=evil, question=evil, variants=(Variant(evil, "bwos-server"), Variant("floor", evil)),
+            cells=(Cell(evil, tool=evil, path=evil, classes=(RequestClass(evil, 1, evil),)),), targets=(),
+        )  # fmt: skip
+        made = made_up.records(scenario) + [made_up.record(9, evil, evil, 5, failed=evil)]
+        made_up.write(self.folder, made, scenario, command=["run.py", evil], cpu=evil, versions={evil: evil},
+                      commands={evil: [evil]}, utc=evil, kernel=evil, commit=[evil], governor={evil: evil})  # fmt: skip
+        found = Reader(self.write())
+        self.assertLessEqual(found.tags, TAGS)
+        self.assertGreater(found.text.count(evil), 12)
+
+    def test_what_is_not_recorded_is_said(self):
+        self.run_of()
+        self.assertRegex(self.write(), r"mitigations</td><td>not recorded")
+        self.assertIn("python3 loadtest/run.py --scenario s", self.write())
+
+    def test_a_missing_matplotlib_is_told_and_costs_figures_alone(self):
+        self.run_of()
+        told = io.StringIO()
+        with mock.patch.dict(sys.modules, {"matplotlib": None}), contextlib.redirect_stderr(told):
+            self.assertIn("report.html: 0 figures", page.write_after_run(self.folder))
+        self.assertRegex(told.getvalue(), r"^no figures: \S+ has no matplotlib .*apt-get install python3-matplotlib")
+        self.assertEqual(len(told.getvalue().splitlines()), 1)
+        text = (self.folder / "report.html").read_text()
+        self.assertIn("apt-get install python3-matplotlib", text)
+        self.assertNotIn(str(self.folder), text, "a kept page names no machine's folders")
+        self.assertTrue((self.folder / "ratios.csv").exists())
+
+    def test_a_fault_in_the_page_costs_no_run(self):
+        self.run_of()
+        with mock.patch.object(page, "render", side_effect=ZeroDivisionError("x")):
+            self.assertRegex(page.write_after_run(self.folder), r"no report.html \(ZeroDivisionError: x\); again: ")
+
+    def test_the_command_makes_it_again_or_says_why_not(self):
+        self.run_of()
+        command = [sys.executable, "-B", str(LOADTEST / "report.py"), str(self.folder.parent), str(self.folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("is no run: it has no machine.json", done.stderr)
+        self.assertIn("report.html: ", done.stdout)
+
+
+def replace_records(run: kept.Run, records: list[dict]) -> kept.Run:
+    return kept.Run(run.folder, run.facts, run.scenario, records)
+
+
+def sweep(variants: int = 4, paths: str = "ab") -> Scenario:
+    """Connections that rise over two paths, in no order, beside a cell of its own; more servers than colours."""
+    cells = [
+        Cell(f"{path}{n}", connections=n, path=path, threads=n % 3 + 1)
+        for path in paths
+        for n in (500, 10, 50, 1000, 90)
+    ]
+    return replace(made_up.SCENARIO, variants=tuple(Variant(f"v{n}", "bwos-server") for n in range(variants)),
+                   cells=(Cell("own", "ghz", 3, streams=7), *cells), baseline="v1", targets=())  # fmt: skip
+
+
+class Groups(Folder):
+    def test_cells_of_a_rising_load_are_found_and_ordered(self):
+        rising, others = figures.sweeps(self.run_of(sweep()).scenario.cells)
+        self.assertEqual([[cell.name for cell in group] for group in rising],
+                         [[f"{path}{n}" for n in (10, 50, 90, 500, 1000)] for path in "ab"])  # fmt: skip
+        self.assertEqual([cell.name for cell in others], ["own"])
+
+    def test_two_cells_are_no_curve_nor_are_equal_loads(self):
+        for cells in ((Cell("a"), Cell("b", connections=2)), (Cell("a"), Cell("b"), Cell("c"))):
+            rising, others = figures.sweeps(self.run_of(replace(made_up.SCENARIO, cells=cells)).scenario.cells)
+            self.assertEqual((rising, len(others)), ([], len(cells)))
+
+    def test_a_rising_rate_is_a_load_too(self):
+        cells = tuple(Cell(f"r{n}", "bwos-load", busy=n / 100, rate=1000 * n) for n in (90, 30, 60))
+        run = self.run_of(replace(made_up.SCENARIO, cells=cells))
+        rising, _ = figures.sweeps(run.scenario.cells)
+        self.assertEqual([cell.name for cell in rising[0]], ["r30", "r60", "r90"])
+        self.assertEqual(figures.load_axis(rising[0])[1], [30_000, 60_000, 90_000])
+
+    def test_times_have_the_unit_they_are_read_in(self):
+        self.assertEqual(
+            [figures.time_text(us) for us in (0.5, 999, 1000, 2_500_000)], ["0.5 µs", "999 µs", "1 ms", "2.5 s"]
+        )
+        self.assertEqual(
+            [figures.count_text(value) for value in (0.95, 1000, 15000, 2e6)], ["0.95", "1,000", "15k", "2M"]
+        )
+
+
+@unittest.skipUnless(HAS_MATPLOTLIB, "this python3 has no matplotlib (python3-matplotlib)")
+class Figures(Folder):
+    def draw(self, run: kept.Run, name: str = "figures") -> list[figures.Picture]:
+        (run.folder / name).mkdir()
+        return figures.draw(run, run.folder / name)
+
+    def test_each_picture_comes_twice_and_the_same_each_time(self):
+        run = self.run_of(sweep(2, "a"))
+        stems = [each.stem for each in self.draw(run)]
+        self.assertEqual(stems, ["curves-wrk-a", "by-load-wrk-a", "costs-own", "latency-own", "ratios-own"])
+        self.draw(run, "again")
+        for stem in stems:
+            for kind in ("svg", "png"):
+                once, again = ((run.folder / name / f"{stem}.{kind}").read_bytes() for name in ("figures", "again"))
+                self.assertEqual(once, again, stem)
+
+    def test_no_figure_lies_outside_its_axes(self):
+        seen = []
+
+        def check(_, figure, stem, __):
+            figure.draw_without_rendering()
+            for ax in figure.axes:
+                for (low, high), data in ((ax.get_xlim(), ax.dataLim.intervalx), (ax.get_ylim(), ax.dataLim.intervaly)):
+                    low, high = sorted((low, high))
+                    seen.append(stem)
+                    self.assertTrue(low <= data[0] and data[1] <= high, f"{stem}: {data} not in {low} to {high}")
+
+        with mock.patch.object(figures._Artist, "save", check):
+            figures.draw(self.run_of(sweep(9)), self.folder)
+            cells = (Cell("slow"), Cell("fast", connections=2))
+            made = made_up.records(replace(made_up.SCENARIO, cells=cells))
+            for entry in made:  # the last row's values are a tenth of the first one's
+                for metric in ("requests_per_s", "server_cpu_us", "p50_us", "p99_us"):
+                    entry[metric] *= 10 if entry["cell"] == "slow" and entry["variant"] == "ours" else 1
+            figures.draw(
+                kept.load(made_up.write(self.folder, made, replace(made_up.SCENARIO, cells=cells))), self.folder
+            )
+        self.assertEqual(len(set(seen)), 10)
+
+    def test_a_server_keeps_its_look_in_all_pictures_and_no_two_share_one(self):
+        looks = list(figures._Artist(self.run_of(sweep(9)), self.folder).look.values())
+        self.assertEqual(len(set(looks)), len(looks))
+        self.assertEqual(len({color for color, _ in looks[:8]}), 8)
+
+    def test_runs_with_gaps_are_drawn(self):
+        scenario = sweep(4, "a")
+        made = [
+            e for e in made_up.records(scenario) if e["variant"] != "v3" and (e["cell"], e["variant"]) != ("a50", "v0")
+        ]
+        made = [e | ({"p99_us": "", "p50_us": ""} if e["cell"] == "own" else {}) for e in made]
+        self.assertEqual(len(self.draw(kept.load(made_up.write(self.folder, made, scenario)))), 4)
+
+    def test_a_run_that_failed_altogether_has_a_page(self):
+        made = [entry | {"failed": "it died"} for entry in made_up.records()]
+        made_up.write(self.folder, made)
+        self.assertIn("left out: c64 ours, round 1, 2, 3, 4, 5, 6, 7, 8: it died", self.write())
+
+    def test_old_figures_of_the_folder_are_replaced(self):
+        self.run_of()
+        (self.folder / "figures").mkdir()
+        (self.folder / "figures" / "old.svg").write_text("")
+        self.write()
+        self.assertNotIn("old.svg", os.listdir(self.folder / "figures"))
+
+
+if __name__ == "__main__":
+    unittest.main()
