@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034  # the lists are used by the scripts that source this
-# What serve.sh, test.sh and try-bare.sh share: the packages, and how they are installed. Sourced, never run.
+# What the scripts here and the Dockerfile share: the packages, and how they are installed. Sourced, never run.
 
 build_packages=(
   ca-certificates g++ cmake ninja-build pkg-config
   libasio-dev liburing-dev node-llhttp libcli11-dev libnghttp2-dev libspdlog-dev zlib1g-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 )
+# What cpack needs beyond these to make the Debian package (deploy/debian/package.cmake).
+package_packages=(dpkg-dev help2man)
 # Without these CMake cannot configure the tests and benchmarks.
 test_library_packages=(libgtest-dev libbenchmark-dev)
 test_packages=("${test_library_packages[@]}" curl nghttp2-client procps python3 python3-grpcio python3-protobuf wrk)
