@@ -12,6 +12,8 @@ package_packages=(dpkg-dev help2man)
 # Without these CMake cannot configure the tests and benchmarks.
 test_library_packages=(libgtest-dev libbenchmark-dev)
 test_packages=("${test_library_packages[@]}" curl nghttp2-client procps python3 python3-grpcio python3-protobuf wrk)
+# What check.sh uses beyond packages above; Kubernetes' and Compose's schemas come by Go.
+deploy_packages=(buildah curl debootstrap iproute2 python3-seccomp)
 check_packages=(ccache clang-19 clang-tidy-19 clang-format-19 git libclang-rt-19-dev shellcheck)
 
 # missing_packages NAME...: those that are not installed, one a line. Asks dpkg alone, so it takes no time.
@@ -51,4 +53,23 @@ use_ccache() {
     export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
     export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
   fi
+}
+
+# The packages come from where this machine gets its own, so that it works behind a mirror or a proxy.
+host_sources() {
+  # shellcheck disable=SC2016  # the $() are apt's
+  apt-get indextargets --format 'deb $(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
+    grep -E ' bookworm(-updates|-security)? main$' | sort -u
+}
+host_proxy() { apt-config dump | grep -E '^Acquire::https?::Proxy' || true; }
+
+# make_system FOLDER [PACKAGE,...]: a bare Debian 12 there. Needs root.
+make_system() {
+  local target=$1 mirror proxy=
+  mirror=$(host_sources | awk '$3 == "bookworm" { print $2; exit }')
+  eval "$(apt-config shell proxy Acquire::http::Proxy)"
+  http_proxy=${http_proxy:-$proxy} debootstrap --variant=minbase ${2:+--include="$2"} bookworm "$target" ${mirror:+"$mirror"}
+  if [[ -n $mirror ]]; then host_sources >"$target/etc/apt/sources.list"; fi
+  host_proxy >"$target/etc/apt/apt.conf.d/90proxy"
+  cp /etc/hosts /etc/resolv.conf "$target/etc/"
 }

@@ -19,7 +19,8 @@ rules = seccomp.SyscallFilter(seccomp.ERRNO(profile["defaultErrnoRet"]))
 for group in profile["syscalls"]:
     assert group["action"] == "SCMP_ACT_ALLOW" and set(group) <= {"comment", "names", "action"}, group
     for name in set(group["names"]) - without:
-        rules.add_rule(seccomp.ALLOW, name)  # a name that this architecture lacks is left out by libseccomp
+        if seccomp.resolve_syscall(seccomp.Arch(), name) != -1:  # a name that nobody here knows: runtimes pass over it
+            rules.add_rule(seccomp.ALLOW, name)
 PR_SET_NO_NEW_PRIVS = 38
 ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 rules.load()

@@ -1,0 +1,342 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source deploy/lib.sh
+
+usage() {
+  cat <<'USAGE'
+deploy/check.sh [CHECK...]   installs what is missing, builds the server, and tries what deploy/ holds as far as one machine
+                             can: a line for each check, exit 1 if one failed. What one prints is in build/check
+The checks: kubernetes compose prometheus metrics systemd seccomp sysctl deb image. The last two need root.
+USAGE
+}
+
+server=$PWD/build/release/server/bwos-server
+logs=$PWD/build/check
+
+die() {
+  printf 'check: %s\n' "$*" >&2
+  exit 1
+}
+
+# not_run WHY: ends a check without a result.
+not_run() {
+  printf '%s\n' "$*"
+  exit 77
+}
+
+# ---- helpers
+
+# go_tool MODULE@VERSION COMMAND: where it is, built once.
+go_tool() {
+  [[ -x build/go-tools/$2-${1##*@} ]] && { echo "build/go-tools/$2-${1##*@}"; return; }
+  command -v go >/dev/null || return 1
+  GOBIN=$PWD/build/go-tools go install "$1" >&2 && mv "build/go-tools/$2" "build/go-tools/$2-${1##*@}" &&
+    echo "build/go-tools/$2-${1##*@}"
+}
+
+# serve COMMAND...: starts a server that listens on ports of the kernel's choice, or those it is given, and waits for it.
+# Leaves its output in $served, its process in $serving and its HTTP address in $http.
+serve() {
+  served=$(mktemp "$logs/served.XXXXXX")
+  "$@" >"$served" 2>&1 &
+  serving=$!
+  until http=$(sed -n 's/^listening http=\([^ ]*\).*/\1/p' "$served") && [[ -n $http ]]; do
+    kill -0 "$serving" 2>/dev/null || die "$* ended: $(cat "$served")"
+    sleep 0.1
+  done
+  http=${http/0.0.0.0/127.0.0.1}
+  [[ $(curl --fail --silent --show-error --max-time 10 "http://$http/plaintext") == 'Hello, World!' ]]
+  [[ $(curl --fail --silent --show-error --max-time 10 --http2-prior-knowledge --data to "http://$http/echo") == to ]]
+}
+any_port=(--http-listen 127.0.0.1:0 --grpc-listen 127.0.0.1:0)
+
+# stop: as an operator does; the server must end with 0.
+stop() {
+  kill -TERM "$serving"
+  wait "$serving" || die "the server ended with $?: $(cat "$served")"
+}
+
+# said TEXT: whether the server wrote it.
+said() { grep --quiet --fixed-strings -- "$1" "$served" || die "the server did not say '$1': $(cat "$served")"; }
+
+# alone FUNCTION ARG...: the function in mount, network and process namespaces of its own, which end with it.
+alone() { unshare --mount --net --pid --fork --kill-child deploy/check.sh --alone "$@"; }
+
+# base_system: a bare Debian 12, made once for all checks.
+base_system() {
+  [[ -e $BWOS_CHECK_WORK/base/etc/apt/sources.list ]] || make_system "$BWOS_CHECK_WORK/base"
+  printf '%s/base' "$BWOS_CHECK_WORK"
+}
+
+# packages VERSION: a Debian package of the release build.
+package() { (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages" -D CPACK_PACKAGE_VERSION="$1"); }
+
+# use_promtool: from its package, but without installing that, which would start Prometheus.
+use_promtool() {
+  export PATH=$PATH:$logs/prometheus/usr/bin
+  command -v promtool >/dev/null && return
+  (mkdir -p "$logs/prometheus" && cd "$logs/prometheus" && apt-get download prometheus && dpkg-deb --extract prometheus_*.deb .)
+}
+
+# ---- checks
+
+check_kubernetes() {
+  local kustomize validate name
+  kustomize=$(go_tool sigs.k8s.io/kustomize/kustomize/v5@v5.4.3 kustomize) || not_run 'no Go for kustomize'
+  validate=$(go_tool sigs.k8s.io/kubectl-validate@v0.0.4 kubectl-validate) || not_run 'no Go for kubectl-validate'
+  mkdir -p "$logs/kubernetes"
+  "$kustomize" build deploy/kubernetes >"$logs/kubernetes/server.yaml"
+  "$kustomize" build deploy/kubernetes/load >"$logs/kubernetes/load.yaml"
+  # The schemas of 1.30 are inside the program.
+  "$validate" --version 1.30 "$logs/kubernetes"
+  for name in Deployment Service HorizontalPodAutoscaler PodDisruptionBudget NetworkPolicy; do
+    grep --quiet "^kind: $name$" "$logs/kubernetes/server.yaml"
+  done
+}
+
+check_compose() {
+  if docker compose version; then
+    docker compose --file deploy/compose.yaml --profile load config --quiet
+  else
+    command -v go >/dev/null || not_run 'neither docker compose nor Go'
+    # The reference implementation's own check.
+    (cd deploy && go run github.com/compose-spec/compose-go/v2/cmd@v2.1.3 compose.yaml)
+  fi
+}
+
+check_prometheus() {
+  use_promtool
+  promtool check config deploy/monitoring/prometheus.yml
+  promtool check rules deploy/monitoring/alerts.yml
+  promtool test rules deploy/monitoring/alerts_test.yml
+}
+
+# What alerts and dashboard ask for is there.
+check_metrics() {
+  serve "$server" "${any_port[@]}" --queue-age-max 100ms
+  curl --fail --silent --show-error "http://$http/metrics" >"$logs/metrics.txt"
+  stop
+  use_promtool
+  promtool check metrics <"$logs/metrics.txt" || true  # shown: it finds fault with names, not with the format
+  python3 - "$logs/metrics.txt" deploy/monitoring/alerts.yml deploy/monitoring/grafana/dashboard.json <<'PYTHON'
+import json, re, sys
+there = set(re.findall(r"^(bwos_\w+)", open(sys.argv[1]).read(), re.M))
+failed = False
+for path in sys.argv[2:]:
+    text = open(path).read()
+    if path.endswith(".json"):
+        text = "\n".join(target["expr"] for panel in json.loads(text)["panels"] for target in panel["targets"])
+    asked = set(re.findall(r"\bbwos_\w+", text))
+    print(f"{path}: {len(asked)} names, not in /metrics: {sorted(asked - there) or 'none'}")
+    failed |= not asked or bool(asked - there)
+sys.exit(failed)
+PYTHON
+}
+
+unit=deploy/debian/bwos-server.service
+
+check_systemd() {
+  command -v systemd-analyze >/dev/null || not_run 'no systemd-analyze'
+  mkdir -p "$logs/systemd"
+  sed "s,/usr/bin/bwos-server,$server," "$unit" >"$logs/systemd/bwos-server.service"
+  # It has a complaint for each setting that it does not know, and exits 0 all the same.
+  [[ -z $(systemd-analyze verify --man=no "$logs/systemd/bwos-server.service" 2>&1 | tee /dev/stderr) ]]
+  systemd-analyze security --offline=true --threshold=20 --no-pager "$logs/systemd/bwos-server.service"
+  # The system calls that the unit leaves, as a seccomp profile; the server must do with them.
+  deploy/unit_calls.py "$unit" >"$logs/systemd/calls.json"
+  serve_each_way deploy/under_seccomp.py "$logs/systemd/calls.json"
+}
+
+# serve_each_way PREFIX...: every executor, reactor and gRPC transport. Where the kernel has io_uring, so must PREFIX.
+serve_each_way() {
+  local way uring
+  serve "$server" "${any_port[@]}" --reactor io_uring
+  uring=$(grep --only-matching 'reactor [a-z_]*: ' "$served")
+  stop
+  echo "without a filter: $uring"
+  for way in '--reactor io_uring --pin' '--reactor epoll --pin' '--grpc grpc++' '--executor asio-pool' \
+    '--executor asio-io-context'; do
+    # shellcheck disable=SC2086  # a list of flags
+    serve "$@" "$server" "${any_port[@]}" $way
+    if [[ $way == *io_uring* ]]; then said "$uring"; fi
+    stop
+  done
+}
+
+check_seccomp() {
+  serve_each_way deploy/under_seccomp.py deploy/seccomp.json
+  # As under Docker's default profile.
+  serve deploy/under_seccomp.py deploy/seccomp.json --without io_uring_setup,io_uring_enter,io_uring_register \
+    "$server" "${any_port[@]}" --reactor io_uring
+  said 'reactor epoll: '
+  stop
+  # And it is in force.
+  if deploy/under_seccomp.py deploy/seccomp.json /bin/mkdir "$BWOS_CHECK_WORK/made"; then
+    die 'the profile let mkdir through'
+  fi
+}
+
+check_sysctl() {
+  local name
+  while read -r name; do
+    [[ -e /proc/sys/${name//.//} ]] || die "this kernel has no $name"
+  done < <(sed -n 's/^\([a-z][^ =]*\) *=.*/\1/p' deploy/sysctl.conf)
+  sysctl --dry-run --load deploy/sysctl.conf
+}
+
+check_deb() {
+  ((EUID == 0)) || not_run 'needs root, for a chroot'
+  local root=$BWOS_CHECK_WORK/deb version architecture
+  architecture=$(dpkg --print-architecture)
+  version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/release/CMakeCache.txt)
+  package "$version"
+  package "$version+next"
+  cp --archive "$(base_system)" "$root"
+  cp "$BWOS_CHECK_WORK"/packages/*.deb "$root/root/"
+  local apt=(chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get --yes --no-install-recommends)
+  local wanted=$root/etc/systemd/system/multi-user.target.wants/bwos-server.service
+  "${apt[@]}" update
+
+  echo '== install'
+  "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
+  [[ -L $wanted && -s $root/usr/share/man/man1/bwos-server.1.gz ]]
+  alone serve_as_unit "$root"
+
+  echo '== upgrade: what the administrator has changed stays'
+  sed -i 's/^drain-delay.*/drain-delay = "0"/' "$root/etc/bwos-server.toml"
+  rm "$wanted"
+  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
+  chroot "$root" dpkg --list bwos-server | grep --quiet "^ii  bwos-server  *$version+next "
+  grep --quiet '^drain-delay = "0"$' "$root/etc/bwos-server.toml"
+  [[ ! -e $wanted ]]
+  alone serve_as_unit "$root"
+
+  echo '== remove, and install again'
+  "${apt[@]}" remove bwos-server
+  [[ ! -e $root/usr/bin/bwos-server && -e $root/etc/bwos-server.toml ]]
+  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
+  alone serve_as_unit "$root"
+
+  echo '== purge: nothing is left'
+  "${apt[@]}" purge bwos-server
+  rm "$root"/root/*.deb
+  [[ -z $(find "$root" -xdev -name '*bwos*' | tee /dev/stderr) ]]
+  ! chroot "$root" dpkg-query --show bwos-server || die 'dpkg still knows it'
+}
+
+# serve_as_unit ROOT: the unit's command as a user without rights.
+serve_as_unit() {
+  ip link set lo up
+  mount -t proc proc "$1/proc"
+  local command
+  read -ra command < <(sed -n 's/^ExecStart=//p' "$1/lib/systemd/system/bwos-server.service")
+  serve chroot --userspec=65533:65533 "$1" "${command[@]}"
+  [[ $http == 127.0.0.1:8080 ]]
+  stop
+}
+
+images() { buildah --root "$BWOS_CHECK_WORK/storage" --runroot "$BWOS_CHECK_WORK/run" --storage-driver vfs "$@"; }
+
+check_image() {
+  ((EUID == 0)) || not_run 'needs root, for debootstrap'
+  local container cache=()
+  container=$(images from scratch)
+  images add --quiet "$container" "$(base_system)" /
+  images commit --quiet "$container" localhost/base
+  if command -v ccache >/dev/null && mkdir -p "$(ccache --get-config cache_dir)"; then
+    cache=(--volume "$(ccache --get-config cache_dir):/root/.cache/ccache")
+  fi
+  # Docker's format: OCI's has no health check. The network is for apt alone.
+  images build --format docker --isolation chroot --network host --build-arg BASE=localhost/base "${cache[@]}" \
+    --file deploy/Dockerfile --tag bwos-server .
+  images images
+  images inspect --type image bwos-server >"$logs/image.json"
+  container=$(images from localhost/bwos-server)
+  alone serve_image "$(images mount "$container")"
+}
+
+# serve_image ROOT: as a container runtime does by the image's own words, with a root that cannot be written.
+serve_image() {
+  local root=$1 user environment entry health
+  field() { python3 -c "import json,sys; c=json.load(open('$logs/image.json'))['Docker']['config']; print(*($1), sep='\n')"; }
+  user=$(field "[c['User']]")
+  mapfile -t environment < <(field "c['Env']")
+  mapfile -t entry < <(field "c['Entrypoint']")
+  mapfile -t health < <(field "c['Healthcheck']['Test'][1:]")
+  ip link set lo up
+  mount --bind "$root" "$root"
+  mount -o remount,bind,ro "$root"
+  mount -t proc proc "$root/proc"
+  mount --rbind /dev "$root/dev"
+  local inside=(chroot --userspec="$user" "$root")
+  [[ $("${inside[@]}" /usr/bin/id --user) != 0 ]]
+  ! "${inside[@]}" /bin/touch /tmp/file || die 'the root can be written'
+  ! "${inside[@]}" "${health[@]}" || die 'healthy without a server'
+  serve env --ignore-environment "${environment[@]}" "$(command -v chroot)" --userspec="$user" "$root" "${entry[@]}" \
+    --drain-delay 2s
+  "${inside[@]}" "${health[@]}"
+  echo 'healthy'
+  kill -TERM "$serving"
+  sleep 0.5
+  ! "${inside[@]}" "${health[@]}" || die 'healthy, though it drains'
+  wait "$serving" || die "the server ended with $?"
+}
+
+# ---- the run
+
+results=()
+
+# try NAME: the check of that name, in a shell of its own, so that its first failing command ends it.
+try() {
+  local status=0 began=$SECONDS
+  deploy/check.sh --one "$1" >"$logs/$1.log" 2>&1 || status=$?
+  case $status in
+    0) printf 'ok       %s (%d s)\n' "$1" $((SECONDS - began)) ;;
+    77) printf 'not run: %s (%s)\n' "$1" "$(tail -n 1 "$logs/$1.log")" ;;
+    *)
+      printf 'FAILED   %s; the end of %s:\n' "$1" "$logs/$1.log"
+      tail -n 20 "$logs/$1.log"
+      results+=("$1")
+      ;;
+  esac
+}
+
+run() {
+  local name
+  mkdir -p "$logs"
+  rm -f "$logs"/served.*
+  install_missing "${build_packages[@]}" "${package_packages[@]}" "${deploy_packages[@]}" >"$logs/install.log"
+  use_ccache
+  if [[ ! -e build/release/build.ninja ]]; then cmake --preset release -DBWOS_TESTS=OFF -DBWOS_BENCH=OFF; fi >"$logs/build.log"
+  cmake --build --preset release --target bwos-server ${BWOS_JOBS:+-j "$BWOS_JOBS"} >>"$logs/build.log"
+  BWOS_CHECK_WORK=$(mktemp --directory /var/tmp/bwos-check.XXXXXX)
+  export BWOS_CHECK_WORK
+  trap 'rm --recursive --force --one-file-system "$BWOS_CHECK_WORK"' EXIT
+  chmod 755 "$BWOS_CHECK_WORK"
+  for name in "$@"; do try "$name"; done
+  cat <<'NOT_RUN'
+not run: the containers of compose.yaml, and the dashboard in Grafana (their images come from a registry)
+not run: the manifests in a cluster (needs one); the unit under systemd (needs one as the first process)
+NOT_RUN
+  ((${#results[@]} == 0))
+}
+
+case ${1:-} in
+  '') run kubernetes compose prometheus metrics systemd seccomp sysctl deb image ;;
+  --help | -h) usage ;;
+  --one)
+    trap 'kill "${serving:-}" 2>/dev/null || true' EXIT
+    "check_$2"
+    ;;
+  --alone) "${@:2}" ;;
+  -*)
+    usage >&2
+    exit 2
+    ;;
+  *)
+    for name in "$@"; do [[ $(type -t "check_$name") == function ]] || { usage >&2; exit 2; }; done
+    run "$@"
+    ;;
+esac
