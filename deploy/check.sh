@@ -62,7 +62,7 @@ stop() {
 said() { grep --quiet --fixed-strings -- "$1" "$served" || die "the server did not say '$1': $(cat "$served")"; }
 
 # alone FUNCTION ARG...: the function in mount, network and process namespaces of its own, which end with it.
-alone() { unshare --mount --net --pid --fork --kill-child deploy/check.sh --alone "$@"; }
+alone() { unshare --mount-proc --net --pid --fork --kill-child deploy/check.sh --alone "$@"; }
 
 # base_system: a bare Debian 12, made once for all checks.
 base_system() {
@@ -138,11 +138,13 @@ PYTHON
 unit=deploy/debian/bwos-server.service
 
 check_systemd() {
+  local complaints
   command -v systemd-analyze >/dev/null || not_run 'no systemd-analyze'
   mkdir -p "$logs/systemd"
   sed "s,/usr/bin/bwos-server,$server," "$unit" >"$logs/systemd/bwos-server.service"
   # It has a complaint for each setting that it does not know, and exits 0 all the same.
-  [[ -z $(systemd-analyze verify --man=no "$logs/systemd/bwos-server.service" 2>&1 | tee /dev/stderr) ]]
+  complaints=$(systemd-analyze verify --man=no "$logs/systemd/bwos-server.service" 2>&1)
+  [[ -z $complaints ]] || die "$complaints"
   systemd-analyze security --offline=true --threshold=20 --no-pager "$logs/systemd/bwos-server.service"
   # The system calls that the unit leaves, as a seccomp profile; the server must do with them.
   deploy/unit_calls.py "$unit" >"$logs/systemd/calls.json"
@@ -188,14 +190,15 @@ check_sysctl() {
 
 check_deb() {
   ((EUID == 0)) || not_run 'needs root, for a chroot'
-  local root=$BWOS_CHECK_WORK/deb version architecture
+  local root=$BWOS_CHECK_WORK/deb version architecture left
   architecture=$(dpkg --print-architecture)
   version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/release/CMakeCache.txt)
   package "$version"
   package "$version+next"
   cp --archive "$(base_system)" "$root"
   cp "$BWOS_CHECK_WORK"/packages/*.deb "$root/root/"
-  local apt=(chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get --yes --no-install-recommends)
+  local apt=(chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 --quiet
+    --yes --no-install-recommends)
   local wanted=$root/etc/systemd/system/multi-user.target.wants/bwos-server.service
   "${apt[@]}" update
 
@@ -213,16 +216,32 @@ check_deb() {
   [[ ! -e $wanted ]]
   alone serve_as_unit "$root"
 
-  echo '== remove, and install again'
+  echo '== remove, and install again: the settings stay'
   "${apt[@]}" remove bwos-server
-  [[ ! -e $root/usr/bin/bwos-server && -e $root/etc/bwos-server.toml ]]
-  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
+  [[ ! -e $root/usr/bin/bwos-server && ! -e $wanted ]]
+  grep --quiet '^drain-delay = "0"$' "$root/etc/bwos-server.toml"
+  "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
   alone serve_as_unit "$root"
+
+  echo '== what systemd would be told'
+  mkdir -p "$root/run/systemd/system"
+  # shellcheck disable=SC2016  # the stand-in's
+  printf '#!/bin/sh\necho "$@" >>/systemctl.log\n' >"$root/usr/bin/systemctl"
+  chmod 755 "$root/usr/bin/systemctl"
+  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
+  grep 'restart bwos-server.service' "$root/systemctl.log"
+  "${apt[@]}" remove bwos-server
+  grep --extended-regexp '(^| )stop bwos-server.service' "$root/systemctl.log"
+  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
+  grep --extended-regexp '(^| )start bwos-server.service' "$root/systemctl.log"
+  rm "$root/usr/bin/systemctl"
+  rm -r "$root/run/systemd"
 
   echo '== purge: nothing is left'
   "${apt[@]}" purge bwos-server
   rm "$root"/root/*.deb
-  [[ -z $(find "$root" -xdev -name '*bwos*' | tee /dev/stderr) ]]
+  left=$(find "$root" -xdev -name '*bwos*')
+  [[ -z $left ]] || die "left: $left"
   ! chroot "$root" dpkg-query --show bwos-server || die 'dpkg still knows it'
 }
 
@@ -257,28 +276,25 @@ check_image() {
   alone serve_image "$(images mount "$container")"
 }
 
-# serve_image ROOT: as a container runtime does by the image's own words, with a root that cannot be written.
+# serve_image ROOT: in a container by the image's own words, under deploy/seccomp.json, with a root that cannot be written.
 serve_image() {
-  local root=$1 user environment entry health
-  field() { python3 -c "import json,sys; c=json.load(open('$logs/image.json'))['Docker']['config']; print(*($1), sep='\n')"; }
-  user=$(field "[c['User']]")
-  mapfile -t environment < <(field "c['Env']")
-  mapfile -t entry < <(field "c['Entrypoint']")
-  mapfile -t health < <(field "c['Healthcheck']['Test'][1:]")
+  local health inside crun=(crun --root "$BWOS_CHECK_WORK/crun" --cgroup-manager=disabled)
+  mapfile -t health < <(python3 -c 'import json, sys
+print(*json.load(open(sys.argv[1]))["Docker"]["config"]["Healthcheck"]["Test"][1:], sep="\n")' "$logs/image.json")
   ip link set lo up
-  mount --bind "$root" "$root"
-  mount -o remount,bind,ro "$root"
-  mount -t proc proc "$root/proc"
-  mount --rbind /dev "$root/dev"
-  local inside=(chroot --userspec="$user" "$root")
-  [[ $("${inside[@]}" /usr/bin/id --user) != 0 ]]
+  umount /sys/fs/cgroup/unified 2>/dev/null || true  # crun refuses to see both versions of cgroups
+  mkdir -p "$BWOS_CHECK_WORK/bundle"
+  deploy/bundle.py "$logs/image.json" "$1" --reactor io_uring --drain-delay 2s >"$BWOS_CHECK_WORK/bundle/config.json"
+  serve "${crun[@]}" run --bundle "$BWOS_CHECK_WORK/bundle" server
+  [[ $http == 127.0.0.1:8080 ]]
+  cat "$served"
+  inside=("${crun[@]}" exec --user 65532:65532 server)
+  "${inside[@]}" /bin/grep --extended-regexp '^(Uid|CapEff|CapBnd|Seccomp|NoNewPrivs):' /proc/1/status | tee "$logs/status"
+  [[ $(tr --squeeze-repeats '[:space:]' ' ' <"$logs/status") == \
+    'Uid: 65532 65532 65532 65532 CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1 Seccomp: 2 ' ]]
   ! "${inside[@]}" /bin/touch /tmp/file || die 'the root can be written'
-  ! "${inside[@]}" "${health[@]}" || die 'healthy without a server'
-  serve env --ignore-environment "${environment[@]}" "$(command -v chroot)" --userspec="$user" "$root" "${entry[@]}" \
-    --drain-delay 2s
-  "${inside[@]}" "${health[@]}"
-  echo 'healthy'
-  kill -TERM "$serving"
+  "${inside[@]}" "${health[@]}" || die 'not healthy'
+  "${crun[@]}" kill server TERM
   sleep 0.5
   ! "${inside[@]}" "${health[@]}" || die 'healthy, though it drains'
   wait "$serving" || die "the server ended with $?"

@@ -13,7 +13,7 @@ package_packages=(dpkg-dev help2man)
 test_library_packages=(libgtest-dev libbenchmark-dev)
 test_packages=("${test_library_packages[@]}" curl nghttp2-client procps python3 python3-grpcio python3-protobuf wrk)
 # What check.sh uses beyond packages above; Kubernetes' and Compose's schemas come by Go.
-deploy_packages=(buildah curl debootstrap iproute2 python3-seccomp)
+deploy_packages=(buildah crun curl debootstrap iproute2 python3-seccomp)
 check_packages=(ccache clang-19 clang-tidy-19 clang-format-19 git libclang-rt-19-dev shellcheck)
 
 # missing_packages NAME...: those that are not installed, one a line. Asks dpkg alone, so it takes no time.
