@@ -190,7 +190,7 @@ check_sysctl() {
 
 check_deb() {
   ((EUID == 0)) || not_run 'needs root, for a chroot'
-  local root=$BWOS_CHECK_WORK/deb version architecture left
+  local root=$BWOS_CHECK_WORK/deb version architecture
   architecture=$(dpkg --print-architecture)
   version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/release/CMakeCache.txt)
   package "$version"
@@ -223,26 +223,31 @@ check_deb() {
   "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
   alone serve_as_unit "$root"
 
-  echo '== what systemd would be told'
-  mkdir -p "$root/run/systemd/system"
-  # shellcheck disable=SC2016  # the stand-in's
-  printf '#!/bin/sh\necho "$@" >>/systemctl.log\n' >"$root/usr/bin/systemctl"
-  chmod 755 "$root/usr/bin/systemctl"
-  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
-  grep 'restart bwos-server.service' "$root/systemctl.log"
-  "${apt[@]}" remove bwos-server
-  grep --extended-regexp '(^| )stop bwos-server.service' "$root/systemctl.log"
-  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
-  grep --extended-regexp '(^| )start bwos-server.service' "$root/systemctl.log"
-  rm "$root/usr/bin/systemctl"
-  rm -r "$root/run/systemd"
-
   echo '== purge: nothing is left'
   "${apt[@]}" purge bwos-server
-  rm "$root"/root/*.deb
-  left=$(find "$root" -xdev -name '*bwos*')
+  purged "$root"
+
+  echo '== once more, where systemd runs: what it is told'
+  mkdir -p "$root/run/systemd/system"
+  # shellcheck disable=SC2016  # the stand-in's
+  printf '#!/bin/sh\necho "$@" >>/told\necho enabled\n' >"$root/usr/bin/systemctl"
+  chmod 755 "$root/usr/bin/systemctl"
+  "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
+  grep --extended-regexp '(^| )start bwos-server.service' "$root/told"
+  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
+  ! grep --extended-regexp '(^| )stop bwos-server.service' "$root/told" || die 'stopped by an upgrade'
+  grep --extended-regexp '(^| )restart bwos-server.service' "$root/told"
+  "${apt[@]}" purge bwos-server
+  grep --extended-regexp '(^| )stop bwos-server.service' "$root/told"
+  purged "$root"
+}
+
+# purged ROOT: neither files nor dpkg know of it.
+purged() {
+  local left
+  left=$(find "$1" -xdev -name '*bwos*' -not -path "$1/root/*")
   [[ -z $left ]] || die "left: $left"
-  ! chroot "$root" dpkg-query --show bwos-server || die 'dpkg still knows it'
+  ! chroot "$1" dpkg-query --show bwos-server || die 'dpkg still knows it'
 }
 
 # serve_as_unit ROOT: the unit's command as a user without rights.
