@@ -77,7 +77,8 @@ package() { (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages" -D CPACK_P
 use_promtool() {
   export PATH=$PATH:$logs/prometheus/usr/bin
   command -v promtool >/dev/null && return
-  (mkdir -p "$logs/prometheus" && cd "$logs/prometheus" && apt-get download prometheus && dpkg-deb --extract prometheus_*.deb .)
+  mkdir -p "$logs/prometheus"
+  (cd "$logs/prometheus" && apt-get download prometheus && dpkg-deb --extract prometheus_*.deb .)
 }
 
 # ---- checks
@@ -163,6 +164,7 @@ serve_each_way() {
     # shellcheck disable=SC2086  # a list of flags
     serve "$@" "$server" "${any_port[@]}" $way
     if [[ $way == *io_uring* ]]; then said "$uring"; fi
+    if [[ $way == *--pin* ]]; then grep --quiet '^Cpus_allowed_list:[[:space:]]*[0-9]*$' /proc/"$serving"/task/*/status; fi
     stop
   done
 }
@@ -330,7 +332,8 @@ run() {
   rm -f "$logs"/served.*
   install_missing "${build_packages[@]}" "${package_packages[@]}" "${deploy_packages[@]}" >"$logs/install.log"
   use_ccache
-  if [[ ! -e build/release/build.ninja ]]; then cmake --preset release -DBWOS_TESTS=OFF -DBWOS_BENCH=OFF; fi >"$logs/build.log"
+  if [[ ! -e build/release/build.ninja ]]; then cmake --preset release -DBWOS_TESTS=OFF -DBWOS_BENCH=OFF; fi \
+    >"$logs/build.log"
   cmake --build --preset release --target bwos-server ${BWOS_JOBS:+-j "$BWOS_JOBS"} >>"$logs/build.log"
   BWOS_CHECK_WORK=$(mktemp --directory /var/tmp/bwos-check.XXXXXX)
   export BWOS_CHECK_WORK
