@@ -30,11 +30,13 @@ not_run() {
 
 # go_tool MODULE@VERSION COMMAND: where it is, built once.
 go_tool() {
-  [[ -x build/go-tools/$2-${1##*@} ]] && { echo "build/go-tools/$2-${1##*@}"; return; }
-  command -v go >/dev/null || return 1
-  GOBIN=$PWD/build/go-tools go install "$1" >&2 && mv "build/go-tools/$2" "build/go-tools/$2-${1##*@}" &&
-    echo "build/go-tools/$2-${1##*@}"
+  local tools=$PWD/build/go-tools/${1##*@}
+  [[ -x $tools/$2 ]] || GOBIN=$tools go install "$1" >&2
+  printf '%s' "$tools/$2"
 }
+
+# go_module MODULE@VERSION: its folder, with the files it ships.
+go_module() { go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p'; }
 
 # serve COMMAND...: starts a server that listens on ports of the kernel's choice, or those it is given, and waits for it.
 # Leaves its output in $served, its process in $serving and its HTTP address in $http.
@@ -84,17 +86,20 @@ use_promtool() {
 # ---- checks
 
 check_kubernetes() {
-  local kustomize validate name
-  kustomize=$(go_tool sigs.k8s.io/kustomize/kustomize/v5@v5.4.3 kustomize) || not_run 'no Go for kustomize'
-  validate=$(go_tool sigs.k8s.io/kubectl-validate@v0.0.4 kubectl-validate) || not_run 'no Go for kubectl-validate'
+  local kustomize schemas name
+  command -v go >/dev/null || not_run 'no Go, by which kustomize and the schemas come'
+  kustomize=$(go_tool sigs.k8s.io/kustomize/kustomize/v5@v5.4.3 kustomize)
+  schemas=$(go_module sigs.k8s.io/kubectl-validate@v0.0.4)/pkg/openapiclient/builtins/1.30
   mkdir -p "$logs/kubernetes"
   "$kustomize" build deploy/kubernetes >"$logs/kubernetes/server.yaml"
   "$kustomize" build deploy/kubernetes/load >"$logs/kubernetes/load.yaml"
-  # The schemas of 1.30 are inside the program.
-  "$validate" --version 1.30 "$logs/kubernetes"
+  deploy/checks/kubernetes.py "$schemas" "$logs"/kubernetes/*.yaml
   for name in Deployment Service HorizontalPodAutoscaler PodDisruptionBudget NetworkPolicy; do
     grep --quiet "^kind: $name$" "$logs/kubernetes/server.yaml"
   done
+  # And that it can fail.
+  sed 's/maxReplicas/maxReplica/' "$logs/kubernetes/server.yaml" >"$logs/kubernetes/wrong"
+  ! deploy/checks/kubernetes.py "$schemas" "$logs/kubernetes/wrong" || die 'a wrong field was not found'
 }
 
 check_compose() {
@@ -102,8 +107,9 @@ check_compose() {
     docker compose --file deploy/compose.yaml --profile load config --quiet
   else
     command -v go >/dev/null || not_run 'neither docker compose nor Go'
-    # The reference implementation's own check.
-    (cd deploy && go run github.com/compose-spec/compose-go/v2/cmd@v2.1.3 compose.yaml)
+    # Against the specification's schema.
+    deploy/checks/compose.py "$(go_module github.com/compose-spec/compose-go/v2@v2.1.3)/schema/compose-spec.json" \
+      deploy/compose.yaml
   fi
 }
 
@@ -148,8 +154,8 @@ check_systemd() {
   [[ -z $complaints ]] || die "$complaints"
   systemd-analyze security --offline=true --threshold=20 --no-pager "$logs/systemd/bwos-server.service"
   # The system calls that the unit leaves, as a seccomp profile; the server must do with them.
-  deploy/unit_calls.py "$unit" >"$logs/systemd/calls.json"
-  serve_each_way deploy/under_seccomp.py "$logs/systemd/calls.json"
+  deploy/checks/unit_calls.py "$unit" >"$logs/systemd/calls.json"
+  serve_each_way deploy/checks/under_seccomp.py "$logs/systemd/calls.json"
 }
 
 # serve_each_way PREFIX...: every executor, reactor and gRPC transport. Where the kernel has io_uring, so must PREFIX.
@@ -170,14 +176,14 @@ serve_each_way() {
 }
 
 check_seccomp() {
-  serve_each_way deploy/under_seccomp.py deploy/seccomp.json
+  serve_each_way deploy/checks/under_seccomp.py deploy/seccomp.json
   # As under Docker's default profile.
-  serve deploy/under_seccomp.py deploy/seccomp.json --without io_uring_setup,io_uring_enter,io_uring_register \
+  serve deploy/checks/under_seccomp.py deploy/seccomp.json --without io_uring_setup,io_uring_enter,io_uring_register \
     "$server" "${any_port[@]}" --reactor io_uring
   said 'reactor epoll: '
   stop
   # And it is in force.
-  if deploy/under_seccomp.py deploy/seccomp.json /bin/mkdir "$BWOS_CHECK_WORK/made"; then
+  if deploy/checks/under_seccomp.py deploy/seccomp.json /bin/mkdir "$BWOS_CHECK_WORK/made"; then
     die 'the profile let mkdir through'
   fi
 }
@@ -291,7 +297,7 @@ print(*json.load(open(sys.argv[1]))["Docker"]["config"]["Healthcheck"]["Test"][1
   ip link set lo up
   umount /sys/fs/cgroup/unified 2>/dev/null || true  # crun refuses to see both versions of cgroups
   mkdir -p "$BWOS_CHECK_WORK/bundle"
-  deploy/bundle.py "$logs/image.json" "$1" --reactor io_uring --drain-delay 2s >"$BWOS_CHECK_WORK/bundle/config.json"
+  deploy/checks/bundle.py "$logs/image.json" "$1" --reactor io_uring --drain-delay 2s >"$BWOS_CHECK_WORK/bundle/config.json"
   serve "${crun[@]}" run --bundle "$BWOS_CHECK_WORK/bundle" server
   [[ $http == 127.0.0.1:8080 ]]
   cat "$served"

@@ -10,7 +10,7 @@ import pathlib
 import sys
 
 image = json.load(open(sys.argv[1]))["Docker"]["config"]
-seccomp = json.loads((pathlib.Path(__file__).parent / "seccomp.json").read_text())
+seccomp = json.loads((pathlib.Path(__file__).parent.parent / "seccomp.json").read_text())
 for group in seccomp["syscalls"]:
     del group["comment"]  # Docker's format has it, OCI's has not
 uid, gid = map(int, image["User"].split(":"))
