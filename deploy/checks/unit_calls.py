@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The system calls that a unit's SystemCallFilter= leaves, as a profile for under_seccomp.py: unit_calls.py UNIT
+"""The system calls that a unit leaves, as a profile for under_seccomp.py: unit_calls.py UNIT
 
-Follows systemd.exec(5): the first line makes a list of what is allowed, a line with ~ takes names out, one without puts them
-in; @SET is what systemd-analyze says it is. @default is always allowed.
+Follows systemd.exec(5). SystemCallFilter=: the first line makes a list of what is allowed, a line with ~ takes names out, one
+without puts them in; @SET is what systemd-analyze says it is, and @default is always allowed. RestrictAddressFamilies=: a
+list of families that socket() may be asked for.
 """
 import json
+import socket
 import subprocess
 import sys
 
@@ -18,10 +20,16 @@ def names_of(word):
     return set().union(*map(names_of, members))
 
 
-allowed = names_of("@default")
+allowed, families = names_of("@default"), []
 for line in open(sys.argv[1]):
     setting, _, words = line.strip().partition("=")
     if setting == "SystemCallFilter":
         named = set().union(*map(names_of, words.lstrip("~").split()))
         allowed = allowed - named if words.startswith("~") else allowed | named
-print(json.dumps({"defaultErrnoRet": 1, "syscalls": [{"names": sorted(allowed), "action": "SCMP_ACT_ALLOW"}]}, indent=1))
+    elif setting == "RestrictAddressFamilies":
+        families = words.split()
+groups = [{"names": sorted(allowed - {"socket"}), "action": "SCMP_ACT_ALLOW"}]
+for family in families:
+    groups.append({"names": ["socket"], "action": "SCMP_ACT_ALLOW",
+                   "args": [{"index": 0, "value": int(getattr(socket, family)), "op": "SCMP_CMP_EQ"}]})
+print(json.dumps({"defaultErrnoRet": 1, "syscalls": groups}, indent=1))
