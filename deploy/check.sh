@@ -67,6 +67,11 @@ said() { grep --quiet --fixed-strings -- "$1" "$served" || die "the server did n
 # alone FUNCTION ARG...: the function in mount, network and process namespaces of its own, which end with it.
 alone() { unshare --mount-proc --net --pid --fork --kill-child deploy/check.sh --alone "$@"; }
 
+need_namespaces() {
+  ((EUID == 0)) || not_run 'needs root'
+  unshare --mount-proc --net --pid --fork true || not_run 'no namespaces may be made here'
+}
+
 # base_system: a bare Debian 12 in $BWOS_CHECK_WORK/base, made once for all checks.
 base_system() { [[ -e $BWOS_CHECK_WORK/base/etc/resolv.conf ]] || make_system "$BWOS_CHECK_WORK/base"; }
 
@@ -202,7 +207,7 @@ check_sysctl() {
 }
 
 check_deb() {
-  ((EUID == 0)) || not_run 'needs root, for a chroot'
+  need_namespaces
   local root=$BWOS_CHECK_WORK/deb version architecture
   architecture=$(dpkg --print-architecture)
   version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/release/CMakeCache.txt)
@@ -278,7 +283,7 @@ serve_as_unit() {
 images() { buildah --root "$BWOS_CHECK_WORK/storage" --runroot "$BWOS_CHECK_WORK/run" --storage-driver vfs "$@"; }
 
 check_image() {
-  ((EUID == 0)) || not_run 'needs root, for debootstrap'
+  need_namespaces
   local container cache=()
   base_system
   container=$(images from scratch)

@@ -21,6 +21,8 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME bwos-server)
 set(CPACK_PACKAGE_CONTACT "the authors of bwos <bwos@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "HTTP and gRPC server on a work-stealing runtime of BWoS queues")
+set(CPACK_PACKAGE_DESCRIPTION "Serves HTTP/1.1, HTTP/2 and gRPC as a demonstration of queues of blocks that idle workers
+steal from. The service listens on 127.0.0.1; /etc/bwos-server.toml holds its settings.")
 set(CPACK_COMPONENTS_ALL server system)
 set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
