@@ -283,8 +283,8 @@ serve_as_unit() {
 images() { buildah --root "$BWOS_CHECK_WORK/storage" --runroot "$BWOS_CHECK_WORK/run" --storage-driver vfs "$@"; }
 
 check_image() {
+  local container load cache=()
   need_namespaces
-  local container cache=()
   base_system
   container=$(images from scratch)
   images add --quiet "$container" "$BWOS_CHECK_WORK/base" /
@@ -293,32 +293,49 @@ check_image() {
     cache=(--volume "$(ccache --get-config cache_dir):/root/.cache/ccache")
   fi
   # Docker's format: OCI's has no health check. The network is for apt alone.
-  images build --format docker --isolation chroot --network host --build-arg BASE=localhost/base "${cache[@]}" \
-    --file deploy/Dockerfile --tag bwos-server .
+  local build=(images build --format docker --isolation chroot --network host --build-arg BASE=localhost/base)
+  "${build[@]}" "${cache[@]}" --file deploy/Dockerfile --tag bwos-server .
+  "${build[@]}" --tag bwos-load deploy/load
   images images
-  images inspect --type image bwos-server >"$logs/image.json"
+  images inspect --type image bwos-server >"$logs/server.json"
+  images inspect --type image bwos-load >"$logs/load.json"
   container=$(images from localhost/bwos-server)
-  alone serve_image "$(images mount "$container")"
+  load=$(images from localhost/bwos-load)
+  alone serve_image "$(images mount "$container")" "$(images mount "$load")"
 }
 
-# serve_image ROOT: in a container by the image's own words, under deploy/seccomp.json, with a root that cannot be written.
+# of_image IMAGE.json EXPRESSION: a list out of c, what an image says of itself; an item a line.
+of_image() {
+  python3 -c 'import json, sys
+c = json.load(open(sys.argv[1]))["Docker"]["config"]
+print(*eval(sys.argv[2]), sep="\n")' "$@"
+}
+
+# serve_image SERVER LOAD: two roots. The server runs in a container by its image's own words, under deploy/seccomp.json, with
+# a root that cannot be written; the load generator, for a second, by its image's.
 serve_image() {
-  local health inside crun=(crun --root "$BWOS_CHECK_WORK/crun" --cgroup-manager=disabled)
-  mapfile -t health < <(python3 -c 'import json, sys
-print(*json.load(open(sys.argv[1]))["Docker"]["config"]["Healthcheck"]["Test"][1:], sep="\n")' "$logs/image.json")
+  local health wrk inside crun=(crun --root "$BWOS_CHECK_WORK/crun" --cgroup-manager=disabled)
+  mapfile -t health < <(of_image "$logs/server.json" 'c["Healthcheck"]["Test"][1:]')
+  mapfile -t wrk < <(of_image "$logs/load.json" 'c["Entrypoint"]')
   ip link set lo up
   umount /sys/fs/cgroup/unified 2>/dev/null || true  # crun refuses to see both versions of cgroups
   mkdir -p "$BWOS_CHECK_WORK/bundle"
-  deploy/checks/bundle.py "$logs/image.json" "$1" --reactor io_uring --drain-delay 2s >"$BWOS_CHECK_WORK/bundle/config.json"
+  deploy/checks/bundle.py "$logs/server.json" "$1" --reactor io_uring --drain-delay 2s \
+    >"$BWOS_CHECK_WORK/bundle/config.json"
   serve "${crun[@]}" run --bundle "$BWOS_CHECK_WORK/bundle" server
   [[ $http == 127.0.0.1:8080 ]]
   cat "$served"
   inside=("${crun[@]}" exec --user 65532:65532 server)
-  "${inside[@]}" /bin/grep --extended-regexp '^(Uid|CapEff|CapBnd|Seccomp|NoNewPrivs):' /proc/1/status | tee "$logs/status"
+  "${inside[@]}" /bin/grep --extended-regexp '^(Uid|CapEff|CapBnd|Seccomp|NoNewPrivs):' /proc/1/status >"$logs/status"
+  cat "$logs/status"
   [[ $(tr --squeeze-repeats '[:space:]' ' ' <"$logs/status") == \
     'Uid: 65532 65532 65532 65532 CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1 Seccomp: 2 ' ]]
   ! "${inside[@]}" /bin/touch /tmp/file || die 'the root can be written'
   "${inside[@]}" "${health[@]}" || die 'not healthy'
+  # Options in one argument, as compose.yaml gives them.
+  chroot --userspec=65532:65532 "$2" "${wrk[@]}" '-t1 -c8 -d1s' "http://$http/plaintext" | tee "$logs/wrk"
+  grep --quiet '^Requests/sec:' "$logs/wrk"
+  ! grep 'Non-2xx' "$logs/wrk" || die 'wrk had other answers than 200'
   "${crun[@]}" kill server TERM
   sleep 0.5
   ! "${inside[@]}" "${health[@]}" || die 'healthy, though it drains'
