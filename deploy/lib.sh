@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034  # the lists are used by the scripts that source this
-# What serve.sh, test.sh and try-bare.sh share: the packages, and how they are installed. Sourced, never run.
+# What the scripts here and the Dockerfile share: the packages, and how they are installed. Sourced, never run.
 
 build_packages=(
   ca-certificates g++ cmake ninja-build pkg-config
   libasio-dev liburing-dev node-llhttp libcli11-dev libnghttp2-dev libspdlog-dev zlib1g-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 )
+# What cpack needs beyond these to make the Debian package (deploy/debian/package.cmake).
+package_packages=(dpkg-dev help2man)
 # Without these CMake cannot configure the tests and benchmarks.
 test_library_packages=(libgtest-dev libbenchmark-dev)
 test_packages=("${test_library_packages[@]}" curl nghttp2-client procps python3 python3-grpcio python3-matplotlib
   python3-protobuf wrk)
+# What check.sh uses beyond these; kustomize and the schemas come by Go, promtool out of its package.
+deploy_packages=(buildah crun curl debootstrap iproute2 python3-jsonschema python3-seccomp python3-yaml)
 check_packages=(ccache clang-19 clang-tidy-19 clang-format-19 git libclang-rt-19-dev shellcheck)
 
 # missing_packages NAME...: those that are not installed, one a line. Asks dpkg alone, so it takes no time.
@@ -50,4 +54,23 @@ use_ccache() {
     export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
     export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
   fi
+}
+
+# The packages come from where this machine gets its own, so that it works behind a mirror or a proxy.
+host_sources() {
+  # shellcheck disable=SC2016  # the $() are apt's
+  apt-get indextargets --format 'deb $(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
+    grep -E ' bookworm(-updates|-security)? main$' | sort -u
+}
+host_proxy() { apt-config dump | grep -E '^Acquire::https?::Proxy' || true; }
+
+# make_system FOLDER [PACKAGE,...]: a bare Debian 12 there. Needs root.
+make_system() {
+  local target=$1 mirror proxy=
+  mirror=$(host_sources | awk '$3 == "bookworm" { print $2; exit }')
+  eval "$(apt-config shell proxy Acquire::http::Proxy)"
+  http_proxy=${http_proxy:-$proxy} debootstrap --variant=minbase ${2:+--include="$2"} bookworm "$target" ${mirror:+"$mirror"}
+  if [[ -n $mirror ]]; then host_sources >"$target/etc/apt/sources.list"; fi
+  host_proxy >"$target/etc/apt/apt.conf.d/90proxy"
+  cp /etc/hosts /etc/resolv.conf "$target/etc/"
 }

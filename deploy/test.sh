@@ -103,7 +103,7 @@ check_format() {
     xargs -0 clang-format-19 --dry-run -Werror
 }
 
-check_scripts() { shellcheck --external-sources deploy/*.sh executor/tests/*.sh .ci/run; }
+check_scripts() { shellcheck --external-sources deploy/*.sh deploy/debian/{postinst,prerm,postrm} executor/tests/*.sh .ci/run; }
 
 check_headers() { executor/tests/headers_compile_alone.sh executor "${CXX:-c++}"; }
 

@@ -13,24 +13,6 @@ die() {
   exit 1
 }
 
-# The packages come from where this machine gets its own, so that it works behind a mirror or a proxy.
-host_sources() {
-  # shellcheck disable=SC2016  # the $() are apt's
-  apt-get indextargets --format 'deb $(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
-    grep -E ' bookworm(-updates|-security)? main$' | sort -u
-}
-host_proxy() { apt-config dump | grep -E '^Acquire::https?::Proxy' || true; }
-
-make_system() {
-  local target=$1 mirror proxy=
-  mirror=$(host_sources | awk '$3 == "bookworm" { print $2; exit }')
-  eval "$(apt-config shell proxy Acquire::http::Proxy)"
-  http_proxy=${http_proxy:-$proxy} debootstrap --variant=minbase --include=sudo bookworm "$target" ${mirror:+"$mirror"}
-  if [[ -n $mirror ]]; then host_sources >"$target/etc/apt/sources.list"; fi
-  host_proxy >"$target/etc/apt/apt.conf.d/90proxy"
-  cp /etc/hosts /etc/resolv.conf "$target/etc/"
-}
-
 add_user() {
   chroot "$1" useradd --create-home --shell /bin/bash tester
   echo 'tester ALL=(ALL) NOPASSWD:ALL' >"$1/etc/sudoers.d/tester"
@@ -85,7 +67,7 @@ inside() {
   local target=$1
   trap 'exit 130' INT TERM
   say 'debootstrap: Debian 12, nothing but apt and sudo'
-  make_system "$target"
+  make_system "$target" sudo
   mount_kernel_folders "$target"
   add_user "$target"
   say 'copying the tree'

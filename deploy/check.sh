@@ -1,0 +1,401 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+shopt -s inherit_errexit
+source deploy/lib.sh
+
+usage() {
+  cat <<'USAGE'
+deploy/check.sh [CHECK...]   installs what is missing, builds the server, and tries what deploy/ holds as far as one machine
+                             can: a line for each check, exit 1 if one failed. What one prints is in build/check
+The checks: kubernetes compose prometheus metrics systemd seccomp sysctl deb image. The last two need root.
+USAGE
+}
+
+server=$PWD/build/release/server/bwos-server
+logs=$PWD/build/check
+
+die() {
+  printf 'check: %s\n' "$*" >&2
+  exit 1
+}
+
+# not_run WHY: ends a check without a result.
+not_run() {
+  printf '%s\n' "$*"
+  exit 77
+}
+
+# ---- helpers
+
+# go_tool MODULE@VERSION COMMAND: where it is, built once.
+go_tool() {
+  local tools=$PWD/build/go-tools/${1##*@}
+  [[ -x $tools/$2 ]] || GOBIN=$tools go install "$1" >&2
+  printf '%s' "$tools/$2"
+}
+
+# go_module MODULE@VERSION: its folder, with the files it ships.
+go_module() { go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p'; }
+
+# serve COMMAND...: starts a server that listens on ports of the kernel's choice, or those it is given, and waits for it.
+# Leaves its output in $served, its process in $serving and its HTTP address in $http.
+serve() {
+  served=$(mktemp "$logs/served.XXXXXX")
+  "$@" >"$served" 2>&1 &
+  serving=$!
+  until http=$(sed -n 's/^listening http=\([^ ]*\).*/\1/p' "$served") && [[ -n $http ]]; do
+    kill -0 "$serving" 2>/dev/null || die "$* ended: $(cat "$served")"
+    sleep 0.1
+  done
+  http=${http/0.0.0.0/127.0.0.1}
+  [[ $(curl --fail --silent --show-error --max-time 10 "http://$http/plaintext") == 'Hello, World!' ]]
+  [[ $(curl --fail --silent --show-error --max-time 10 --http2-prior-knowledge --data to "http://$http/echo") == to ]]
+}
+any_port=(--http-listen 127.0.0.1:0 --grpc-listen 127.0.0.1:0)
+
+# stop: as an operator does; the server must end with 0.
+stop() {
+  kill -TERM "$serving"
+  wait "$serving" || die "the server ended with $?: $(cat "$served")"
+}
+
+# said TEXT: whether the server wrote it.
+said() { grep --quiet --fixed-strings -- "$1" "$served" || die "the server did not say '$1': $(cat "$served")"; }
+
+# alone FUNCTION ARG...: the function in mount, network and process namespaces of its own, which end with it.
+alone() { unshare --mount-proc --net --pid --fork --kill-child deploy/check.sh --alone "$@"; }
+
+need_namespaces() {
+  ((EUID == 0)) || not_run 'needs root'
+  unshare --mount-proc --net --pid --fork true || not_run 'no namespaces may be made here'
+}
+
+# base_system: a bare Debian 12 in $BWOS_CHECK_WORK/base, made once for all checks.
+base_system() { [[ -e $BWOS_CHECK_WORK/base/etc/resolv.conf ]] || make_system "$BWOS_CHECK_WORK/base"; }
+
+# package VERSION: a Debian package of the release build.
+package() { (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages" -D CPACK_PACKAGE_VERSION="$1"); }
+
+# use_prometheus: it and promtool from their package, but without installing that, which would start it.
+use_prometheus() {
+  export PATH=$PATH:$logs/prometheus/usr/bin
+  command -v promtool >/dev/null && return
+  mkdir -p "$logs/prometheus"
+  (cd "$logs/prometheus" && apt-get download prometheus && dpkg-deb --extract prometheus_*.deb .)
+}
+
+# ---- checks
+
+check_kubernetes() {
+  local kustomize schemas name
+  command -v go >/dev/null || not_run 'no Go, by which kustomize and the schemas come'
+  kustomize=$(go_tool sigs.k8s.io/kustomize/kustomize/v5@v5.4.3 kustomize)
+  schemas=$(go_module sigs.k8s.io/kubectl-validate@v0.0.4)/pkg/openapiclient/builtins/1.30
+  mkdir -p "$logs/kubernetes"
+  "$kustomize" build deploy/kubernetes >"$logs/kubernetes/server.yaml"
+  "$kustomize" build deploy/kubernetes/load >"$logs/kubernetes/load.yaml"
+  deploy/checks/kubernetes.py "$schemas" "$logs"/kubernetes/*.yaml
+  for name in Deployment Service HorizontalPodAutoscaler PodDisruptionBudget NetworkPolicy; do
+    grep --quiet "^kind: $name$" "$logs/kubernetes/server.yaml"
+  done
+  # And that it can fail.
+  sed 's/maxReplicas/maxReplica/' "$logs/kubernetes/server.yaml" >"$logs/kubernetes/wrong"
+  ! deploy/checks/kubernetes.py "$schemas" "$logs/kubernetes/wrong" || die 'a wrong field was not found'
+}
+
+check_compose() {
+  if docker compose version; then
+    docker compose --file deploy/compose.yaml --profile load config --quiet
+  else
+    command -v go >/dev/null || not_run 'neither docker compose nor Go'
+    # Against the specification's schema.
+    deploy/checks/compose.py "$(go_module github.com/compose-spec/compose-go/v2@v2.1.3)/schema/compose-spec.json" \
+      deploy/compose.yaml
+  fi
+}
+
+check_prometheus() {
+  use_prometheus
+  promtool check config deploy/monitoring/prometheus.yml
+  promtool check rules deploy/monitoring/alerts.yml
+  promtool test rules deploy/monitoring/alerts_test.yml
+}
+
+# What alerts and dashboard ask for is there: by name, and by a Prometheus that watches a server.
+check_metrics() {
+  local port names unknown
+  use_prometheus
+  serve "$server" "${any_port[@]}" --queue-age-max 100ms
+  curl --fail --silent --show-error "http://$http/metrics" >"$logs/metrics.txt"
+  for names in deploy/monitoring/alerts.yml deploy/monitoring/grafana/dashboard.json; do
+    unknown=$(grep --only-matching --word-regexp 'bwos_[a-z_]*' "$names" | sort --unique |
+      grep --invert-match --line-regexp --file <(grep --only-matching '^bwos_[a-z_]*' "$logs/metrics.txt") || true)
+    [[ -z $unknown ]] || die "$names asks for what /metrics has not: $unknown"
+  done
+
+  mkdir -p "$BWOS_CHECK_WORK/prometheus"
+  cp deploy/monitoring/alerts.yml "$BWOS_CHECK_WORK/prometheus"
+  sed "s/server:8080/$http/; s/_interval: 5s/_interval: 1s/" deploy/monitoring/prometheus.yml \
+    >"$BWOS_CHECK_WORK/prometheus/prometheus.yml"
+  port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  prometheus --config.file="$BWOS_CHECK_WORK/prometheus/prometheus.yml" --log.level=warn \
+    --storage.tsdb.path="$BWOS_CHECK_WORK/prometheus/data" --web.listen-address="127.0.0.1:$port" &
+  watching=$!
+  for _ in {1..40}; do
+    curl --fail --silent --show-error --output /dev/null "http://$http/work?us=100"
+    sleep 0.25
+  done
+  deploy/checks/dashboard.py "http://127.0.0.1:$port" deploy/monitoring/grafana/dashboard.json
+  kill "$watching"
+  stop
+}
+
+unit=deploy/debian/bwos-server.service
+
+check_systemd() {
+  local complaints
+  command -v systemd-analyze >/dev/null || not_run 'no systemd-analyze'
+  mkdir -p "$logs/systemd"
+  sed "s,/usr/bin/bwos-server,$server," "$unit" >"$logs/systemd/bwos-server.service"
+  # It has a complaint for each setting that it does not know, and exits 0 all the same.
+  complaints=$(systemd-analyze verify --man=no "$logs/systemd/bwos-server.service" 2>&1)
+  [[ -z $complaints ]] || die "$complaints"
+  systemd-analyze security --offline=true --threshold=20 --no-pager "$logs/systemd/bwos-server.service"
+  # The system calls that the unit leaves, as a seccomp profile; the server must do with them.
+  deploy/checks/unit_calls.py "$unit" >"$logs/systemd/calls.json"
+  serve_each_way deploy/checks/under_seccomp.py "$logs/systemd/calls.json"
+}
+
+# serve_each_way PREFIX...: every executor, reactor and gRPC transport. Where the kernel has io_uring, so must PREFIX.
+serve_each_way() {
+  local way uring
+  serve "$server" "${any_port[@]}" --reactor io_uring
+  uring=$(grep --only-matching 'reactor [a-z_]*: ' "$served")
+  stop
+  echo "without a filter: $uring"
+  for way in '--reactor io_uring --pin' '--reactor epoll --pin' '--grpc grpc++' '--executor asio-pool' \
+    '--executor asio-io-context'; do
+    # shellcheck disable=SC2086  # a list of flags
+    serve "$@" "$server" "${any_port[@]}" $way
+    if [[ $way == *io_uring* ]]; then said "$uring"; fi
+    if [[ $way == *--pin* ]]; then grep --quiet '^Cpus_allowed_list:[[:space:]]*[0-9]*$' /proc/"$serving"/task/*/status; fi
+    stop
+  done
+}
+
+check_seccomp() {
+  serve_each_way deploy/checks/under_seccomp.py deploy/seccomp.json
+  # As under Docker's default profile.
+  serve deploy/checks/under_seccomp.py deploy/seccomp.json --without io_uring_setup,io_uring_enter,io_uring_register \
+    "$server" "${any_port[@]}" --reactor io_uring
+  said 'reactor epoll: '
+  stop
+  # And it is in force.
+  if deploy/checks/under_seccomp.py deploy/seccomp.json /bin/mkdir "$BWOS_CHECK_WORK/made"; then
+    die 'the profile let mkdir through'
+  fi
+}
+
+check_sysctl() {
+  local name
+  while read -r name; do
+    [[ -e /proc/sys/${name//.//} ]] || die "this kernel has no $name"
+  done < <(sed -n 's/^\([a-z][^ =]*\) *=.*/\1/p' deploy/sysctl.conf)
+  sysctl --dry-run --load deploy/sysctl.conf
+}
+
+check_deb() {
+  need_namespaces
+  local root=$BWOS_CHECK_WORK/deb version architecture
+  architecture=$(dpkg --print-architecture)
+  version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/release/CMakeCache.txt)
+  package "$version"
+  package "$version+next"
+  base_system
+  cp --archive "$BWOS_CHECK_WORK/base" "$root"
+  cp "$BWOS_CHECK_WORK"/packages/*.deb "$root/root/"
+  local apt=(chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 --quiet
+    --yes --no-install-recommends)
+  local wanted=$root/etc/systemd/system/multi-user.target.wants/bwos-server.service
+  "${apt[@]}" update
+
+  echo '== install'
+  "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
+  [[ -L $wanted && -s $root/usr/share/man/man1/bwos-server.1.gz ]]
+  alone serve_as_unit "$root"
+
+  echo '== upgrade: what the administrator has changed stays'
+  sed -i 's/^drain-delay.*/drain-delay = "0"/' "$root/etc/bwos-server.toml"
+  rm "$wanted"
+  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
+  chroot "$root" dpkg --list bwos-server | grep --quiet "^ii  bwos-server  *$version+next "
+  grep --quiet '^drain-delay = "0"$' "$root/etc/bwos-server.toml"
+  [[ ! -e $wanted ]]
+  alone serve_as_unit "$root"
+
+  echo '== remove, and install again: the settings stay'
+  "${apt[@]}" remove bwos-server
+  [[ ! -e $root/usr/bin/bwos-server && ! -e $wanted ]]
+  grep --quiet '^drain-delay = "0"$' "$root/etc/bwos-server.toml"
+  "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
+  alone serve_as_unit "$root"
+
+  echo '== purge: nothing is left'
+  "${apt[@]}" purge bwos-server
+  purged "$root"
+
+  echo '== once more, where systemd runs: what it is told'
+  mkdir -p "$root/run/systemd/system"
+  # shellcheck disable=SC2016  # the stand-in's
+  printf '#!/bin/sh\necho "$@" >>/told\necho enabled\n' >"$root/usr/bin/systemctl"
+  chmod 755 "$root/usr/bin/systemctl"
+  "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
+  grep --extended-regexp '(^| )start bwos-server.service' "$root/told"
+  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
+  ! grep --extended-regexp '(^| )stop bwos-server.service' "$root/told" || die 'stopped by an upgrade'
+  grep --extended-regexp '(^| )restart bwos-server.service' "$root/told"
+  "${apt[@]}" purge bwos-server
+  grep --extended-regexp '(^| )stop bwos-server.service' "$root/told"
+  purged "$root"
+}
+
+# purged ROOT: neither files nor dpkg know of it.
+purged() {
+  local left
+  left=$(find "$1" -xdev -name '*bwos*' -not -path "$1/root/*")
+  [[ -z $left ]] || die "left: $left"
+  ! chroot "$1" dpkg-query --show bwos-server || die 'dpkg still knows it'
+}
+
+# serve_as_unit ROOT: the unit's command as a user without rights.
+serve_as_unit() {
+  ip link set lo up
+  mount -t proc proc "$1/proc"
+  local command
+  read -ra command < <(sed -n 's/^ExecStart=//p' "$1/lib/systemd/system/bwos-server.service")
+  serve chroot --userspec=65533:65533 "$1" "${command[@]}"
+  [[ $http == 127.0.0.1:8080 ]]
+  stop
+}
+
+images() { buildah --root "$BWOS_CHECK_WORK/storage" --runroot "$BWOS_CHECK_WORK/run" --storage-driver vfs "$@"; }
+
+check_image() {
+  local container load cache=()
+  need_namespaces
+  base_system
+  container=$(images from scratch)
+  images add --quiet "$container" "$BWOS_CHECK_WORK/base" /
+  images commit --quiet "$container" localhost/base
+  if command -v ccache >/dev/null && mkdir -p "$(ccache --get-config cache_dir)"; then
+    cache=(--volume "$(ccache --get-config cache_dir):/root/.cache/ccache")
+  fi
+  # Docker's format: OCI's has no health check. The network is for apt alone.
+  local build=(images build --format docker --isolation chroot --network host --build-arg BASE=localhost/base)
+  "${build[@]}" "${cache[@]}" --file deploy/Dockerfile --tag bwos-server .
+  "${build[@]}" --tag bwos-load deploy/load
+  images images
+  images inspect --type image bwos-server >"$logs/server.json"
+  images inspect --type image bwos-load >"$logs/load.json"
+  container=$(images from localhost/bwos-server)
+  load=$(images from localhost/bwos-load)
+  alone serve_image "$(images mount "$container")" "$(images mount "$load")"
+}
+
+# of_image IMAGE.json EXPRESSION: a list out of c, what an image says of itself; an item a line.
+of_image() {
+  python3 -c 'import json, sys
+c = json.load(open(sys.argv[1]))["Docker"]["config"]
+print(*eval(sys.argv[2]), sep="\n")' "$@"
+}
+
+# serve_image SERVER LOAD: two roots. The server runs in a container by its image's own words, under deploy/seccomp.json, with
+# a root that cannot be written; the load generator, for a second, by its image's.
+serve_image() {
+  local health wrk inside crun=(crun --root "$BWOS_CHECK_WORK/crun" --cgroup-manager=disabled)
+  mapfile -t health < <(of_image "$logs/server.json" 'c["Healthcheck"]["Test"][1:]')
+  mapfile -t wrk < <(of_image "$logs/load.json" 'c["Entrypoint"]')
+  ip link set lo up
+  umount /sys/fs/cgroup/unified 2>/dev/null || true  # crun refuses to see both versions of cgroups
+  mkdir -p "$BWOS_CHECK_WORK/bundle"
+  deploy/checks/bundle.py "$logs/server.json" "$1" --reactor io_uring --drain-delay 2s \
+    >"$BWOS_CHECK_WORK/bundle/config.json"
+  serve "${crun[@]}" run --bundle "$BWOS_CHECK_WORK/bundle" server
+  [[ $http == 127.0.0.1:8080 ]]
+  cat "$served"
+  inside=("${crun[@]}" exec --user 65532:65532 server)
+  "${inside[@]}" /bin/grep --extended-regexp '^(Uid|CapEff|CapBnd|Seccomp|NoNewPrivs):' /proc/1/status >"$logs/status"
+  cat "$logs/status"
+  [[ $(tr --squeeze-repeats '[:space:]' ' ' <"$logs/status") == \
+    'Uid: 65532 65532 65532 65532 CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1 Seccomp: 2 ' ]]
+  ! "${inside[@]}" /bin/touch /tmp/file || die 'the root can be written'
+  "${inside[@]}" "${health[@]}" || die 'not healthy'
+  # Options in one argument, as compose.yaml gives them.
+  chroot --userspec=65532:65532 "$2" "${wrk[@]}" '-t1 -c8 -d1s' "http://$http/plaintext" | tee "$logs/wrk"
+  grep --quiet '^Requests/sec:' "$logs/wrk"
+  ! grep 'Non-2xx' "$logs/wrk" || die 'wrk had other answers than 200'
+  "${crun[@]}" kill server TERM
+  sleep 0.5
+  ! "${inside[@]}" "${health[@]}" || die 'healthy, though it drains'
+  wait "$serving" || die "the server ended with $?"
+}
+
+# ---- the run
+
+results=()
+
+# try NAME: the check of that name, in a shell of its own, so that its first failing command ends it.
+try() {
+  local status=0 began=$SECONDS
+  deploy/check.sh --one "$1" >"$logs/$1.log" 2>&1 || status=$?
+  case $status in
+    0) printf 'ok       %s (%d s)\n' "$1" $((SECONDS - began)) ;;
+    77) printf 'not run: %s (%s)\n' "$1" "$(tail -n 1 "$logs/$1.log")" ;;
+    *)
+      printf 'FAILED   %s; the end of %s:\n' "$1" "$logs/$1.log"
+      tail -n 20 "$logs/$1.log"
+      results+=("$1")
+      ;;
+  esac
+}
+
+run() {
+  local name
+  mkdir -p "$logs"
+  rm -f "$logs"/served.*
+  install_missing "${build_packages[@]}" "${package_packages[@]}" "${deploy_packages[@]}" >"$logs/install.log"
+  use_ccache
+  if [[ ! -e build/release/build.ninja ]]; then cmake --preset release -DBWOS_TESTS=OFF -DBWOS_BENCH=OFF; fi \
+    >"$logs/build.log"
+  cmake --build --preset release --target bwos-server ${BWOS_JOBS:+-j "$BWOS_JOBS"} >>"$logs/build.log"
+  BWOS_CHECK_WORK=$(mktemp --directory /var/tmp/bwos-check.XXXXXX)
+  export BWOS_CHECK_WORK
+  trap 'rm --recursive --force --one-file-system "$BWOS_CHECK_WORK"' EXIT
+  chmod 755 "$BWOS_CHECK_WORK"
+  for name in "$@"; do try "$name"; done
+  cat <<'NOT_RUN'
+not run: the containers of compose.yaml, and the dashboard in Grafana (their images come from a registry)
+not run: the manifests in a cluster (needs one); the unit under systemd (needs one as the first process)
+NOT_RUN
+  ((${#results[@]} == 0))
+}
+
+case ${1:-} in
+  '') run kubernetes compose prometheus metrics systemd seccomp sysctl deb image ;;
+  --help | -h) usage ;;
+  --one)
+    trap 'kill ${serving:+"$serving"} ${watching:+"$watching"} 2>/dev/null || true' EXIT
+    "check_$2"
+    ;;
+  --alone) "${@:2}" ;;
+  -*)
+    usage >&2
+    exit 2
+    ;;
+  *)
+    for name in "$@"; do [[ $(type -t "check_$name") == function ]] || { usage >&2; exit 2; }; done
+    run "$@"
+    ;;
+esac
