@@ -208,6 +208,36 @@ TEST_P(reactor_contract, pauses_accepting_without_descriptors_and_goes_on_when_o
   EXPECT_EQ(server.accepting.accepted(), 12U);
 }
 
+/// This process's descriptor of the socket that listens there; -1: none.
+inline int listening_at(const std::string& address) {
+  for (int fd = 0; fd < 1000; ++fd) {
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
+    sockaddr_in bound{};
+    socklen_t room = sizeof bound;
+    ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &room);
+    if (address.ends_with(":" + std::to_string(ntohs(bound.sin_port)))) return fd;
+  }
+  return -1;
+}
+
+/// As a system call filter or a firewall may have it; here the socket has been shut down.
+TEST_P(reactor_contract, neither_spins_nor_hangs_where_every_accept_fails) {
+  test_server server(settings(), echo);
+  tcp_client before_that(server.address);
+  ASSERT_TRUE(before_that.send("x"));
+  ASSERT_EQ(before_that.receive(1), "x");
+  ASSERT_EQ(::shutdown(listening_at(server.address), SHUT_RDWR), 0);
+  const auto before = processor_time();
+  std::this_thread::sleep_for(500ms);
+  EXPECT_LT(processor_time() - before, 250ms) << "it spins";
+  ASSERT_TRUE(before_that.send("y"));
+  EXPECT_EQ(before_that.receive(1), "y");
+  before_that.close();
+  server.finish();
+}
+
 TEST_P(reactor_contract, lets_a_handler_tell_those_above_the_limit_and_closes_those_above_that) {
   const auto tell = [](stream peer) -> task<void> {
     static_cast<void>(co_await peer.send(bytes_of("no")));

@@ -174,7 +174,8 @@ inline stream::send_operation stream::send(std::span<const std::byte> bytes) noe
 
 /// A listening TCP socket whose connections are spread over a pool's reactors, to the one with the
 /// fewest connections. Accepting is drained (accept4 until it would block). Without descriptors or
-/// memory it pauses and goes on as soon as a connection ends, or after 100 ms.
+/// memory, or where accept4 fails again and again, it pauses and goes on as soon as a connection
+/// ends, or after 100 ms.
 class listener {
  public:
   using handler = std::function<task<void>(stream)>;

@@ -20,6 +20,9 @@ namespace bwos {
 namespace {
 
 constexpr std::chrono::milliseconds starved_retry{100};
+/// Of one look at the backlog: where each accept fails, as under a system call filter, another try
+/// at once would never end. Guessed: more than would be aborted at once while they waited.
+constexpr int failures_max = 256;
 /// Before a listening socket is closed, handshakes that have begun get so long to end. A guess: a
 /// round trip in a region.
 constexpr std::chrono::milliseconds last_handshakes{100};
@@ -214,9 +217,10 @@ bool listener::state::is_closing(bool is_starved) noexcept {
   return closing;
 }
 
-/// Drains the backlog. True: descriptors or memory have run out, and connections are left in it.
+/// Drains the backlog. True: descriptors or memory have run out, or accepting does not work, and
+/// connections are left in it.
 bool listener::state::accept_all() noexcept {
-  for (;;) {  // ends when the backlog is empty, or nothing can be taken from it
+  for (int failures = 0; failures < failures_max;) {
     const int fd = ::accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
       place(fd);
@@ -231,9 +235,11 @@ bool listener::state::accept_all() noexcept {
       case ENOMEM:
         return true;
       default:  // that connection's own trouble (accept(2)): the next one
+        ++failures;
         break;
     }
   }
+  return true;
 }
 
 listener::state::home& listener::state::least_loaded() noexcept {
