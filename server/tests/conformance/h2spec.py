@@ -34,6 +34,7 @@ AFTER_THE_ANSWER = {
     "http2/5.1: closed: Sends a HEADERS frame after sending RST_STREAM frame": CLOSED,
     "http2/5.1: closed: Sends a DATA frame": CLOSED,
     "http2/5.1: closed: Sends a HEADERS frame": CLOSED,
+    'http2/6.1: Sends a DATA frame on the stream that is not in "open" or "half-closed (local)" state': CLOSED,
 }
 DIFFERENT = {
     "HTTP": {"http2/3.5: Sends invalid connection preface": PREFACE, **AFTER_THE_ANSWER},
@@ -44,7 +45,6 @@ DIFFERENT = {
         "generic/2: Sends a WINDOW_UPDATE frame on half-closed (remote) stream": NO_BODY,
         "generic/2: Sends a PRIORITY frame on half-closed (remote) stream": NO_BODY,
         "http2/5.1.2: Sends HEADERS frames that causes their advertised concurrent stream limit to be exceeded": EARLY,
-        'http2/6.1: Sends a DATA frame on the stream that is not in "open" or "half-closed (local)" state': CLOSED,
         "http2/6.1: Sends a DATA frame with invalid pad length": EARLY,
         "http2/6.9: Sends a WINDOW_UPDATE frame with a flow control window increment of 0 on a stream": EARLY,
         "http2/6.9.1: Sends multiple WINDOW_UPDATE frames increasing the flow control window to above 2^31-1 on a stream":
