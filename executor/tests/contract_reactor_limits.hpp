@@ -217,7 +217,8 @@ inline int listening_at(const std::string& address) {
     sockaddr_in bound{};
     socklen_t room = sizeof bound;
     ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &room);
-    if (address.ends_with(":" + std::to_string(ntohs(bound.sin_port)))) return fd;
+    const std::string port = std::to_string(ntohs(bound.sin_port));
+    if (address.ends_with(std::string(":").append(port))) return fd;
   }
   return -1;
 }
