@@ -8,7 +8,7 @@ build_packages=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 )
 # What cpack needs beyond these to make the Debian package (deploy/debian/package.cmake).
-package_packages=(dpkg-dev help2man)
+package_packages=(dpkg-dev file help2man)
 # Without these CMake cannot configure the tests and benchmarks.
 test_library_packages=(libgtest-dev libbenchmark-dev)
 test_packages=("${test_library_packages[@]}" curl nghttp2-client procps python3 python3-grpcio python3-matplotlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The package bwos-server: (cd build/release && cpack), after a release build, makes bwos-server_VERSION_ARCH.deb there.
-# Needs dpkg-dev and help2man, at that time only.
+# Needs dpkg-dev, file and help2man, at that time only.
 set(debian ${CMAKE_CURRENT_LIST_DIR})
 
 # EXCLUDE_FROM_ALL: cmake --install writes below its prefix only, and knows nothing of these.
