@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 from lib import stats
 from lib.measure import Failed
+from lib.scenario import TEXTS
 
-TEXT = {"scenario", "cell", "variant", "tool", "failed"}
 # What an older or newer run may not say of itself.
 CELL = {"tool": "?", "connections": 0, "path": "", "script": "", "threads": 1, "client_cpu": None, "streams": 1,
         "classes": (), "rate": 0, "body": 0, "pipeline": 1}  # fmt: skip
@@ -102,7 +102,7 @@ def _records(path: Path) -> list[dict]:
             raise Failed(f"{path} has no column {', '.join(sorted(missing))}")
         for row in reader:
             row.pop(None, None)
-            record = {key: text if key in TEXT else _number(text) for key, text in row.items()}
+            record = {key: text if key in TEXTS else _number(text) for key, text in row.items()}
             if not isinstance(record["round"], float) or not record["variant"]:
                 continue  # cut off in the middle of a line
             record["round"] = int(record["round"])

@@ -224,11 +224,6 @@ def _cells(table: Table, cpus: dict[str, int]) -> list[Cell]:
     return cells
 
 
-def calls(cell: Cell) -> bool:
-    """True when the cell talks gRPC."""
-    return cell.tool in ("ghz", "h2load") or any(each.protocol == "grpc" for each in cell.classes)
-
-
 def _targets(table: Table, variants: list[str], cells: list[str]) -> list[Target]:
     for key in ("variant", "cells"):
         for value in table[key] or ():
@@ -274,7 +269,7 @@ def parse(file: str, text: str, cpus: tuple[int, int]) -> Scenario:
             why = f"calibrate_with is missing: the cell {cell.name!r} has busy; it is one of {', '.join(names)}"
             raise plan.wrong(why)
         for variant in variants:
-            if calls(cell) and not variant.needs_grpc:
+            if cell.calls and not variant.needs_grpc:
                 raise plan.wrong(f"the cell {cell.name!r} calls, the variant {variant.name!r} has no grpc = true")
     rounds_max = plan["rounds_max"] or max(30, plan["rounds"])
     if rounds_max < plan["rounds"]:

@@ -15,10 +15,9 @@ from pathlib import Path
 
 from lib import calibrate, idle, measure, soak, stats, tools
 from lib.measure import Failed
-from lib.scenario import METRICS, WIDTH_MAX, Cell, Scenario
+from lib.scenario import METRICS, TEXTS, WIDTH_MAX, Cell, Scenario
 from lib.servers import Server
 
-TEXTS = ("scenario", "cell", "variant", "tool", "failed")
 COLUMNS = [
     "scenario", "round", "order", "cell", "variant", "tool", "seconds", "rate_asked", *METRICS, "errors", "failed",
 ]  # fmt: skip
@@ -218,7 +217,7 @@ class Measurement:
 
     def _measure(self, number: int, cell: Cell, name: str, server: Server) -> dict:
         if cell.tool == "idle":
-            return idle.measure_idle(server, cell.connections, _is_grpc(cell))
+            return idle.measure_idle(server, cell.connections, cell.calls)
         seconds = self.scenario.seconds_of(cell)
         if cell.tool == "soak":
             samples = self._folder / f"rss-{number:02}-{name}.csv"
@@ -288,12 +287,8 @@ class Measurement:
         progress(text)
 
 
-def _is_grpc(cell: Cell) -> bool:
-    return any(each.protocol == "grpc" for each in cell.classes)
-
-
 def _port(server: Server, cell: Cell) -> int:
-    return server.grpc_port if _is_grpc(cell) else server.http_port
+    return server.grpc_port if cell.calls else server.http_port
 
 
 def _short(value):

@@ -12,6 +12,8 @@ METRICS = (
     "late_max_us", "voluntary_per_request", "involuntary_per_request", "server_rss_kib", "bytes_per_connection",
     "rss_growth_kib",
 )  # fmt: skip
+# The columns that hold no figures.
+TEXTS = ("scenario", "cell", "variant", "tool", "failed")
 # How much of the median the interval of a target may reach either way before rounds are added.
 WIDTH_MAX = {"server_cpu_us": 0.05, "p99_us": 0.20}
 
@@ -71,6 +73,11 @@ class Cell:
     rounds: int = 0  # at most; 0: all there are
     seconds: int = 0  # of each run; 0: the scenario's
     timeout: int = 0  # of wrk: seconds after which an answer is an error; 0: its 2
+
+    @property
+    def calls(self) -> bool:
+        """True when it talks gRPC."""
+        return self.tool in ("ghz", "h2load") or any(each.protocol == "grpc" for each in self.classes)
 
 
 @dataclass(frozen=True)
