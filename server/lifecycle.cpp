@@ -9,6 +9,7 @@
 #include <atomic>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "grpc/cpp_server.hpp"
 #include "metrics/text.hpp"
@@ -69,13 +70,14 @@ std::optional<int> termination_signals::wait_for(
   return number > 0 ? std::optional(number) : std::nullopt;
 }
 
-server::server(const config& settings)
+server::server(const config& settings, service_manager manager)
     : settings_(settings),
       times_(static_cast<metrics::ticks>(settings_.lane_threshold().count()) *
              metrics_.ticks_per_ms() / 1000),
       runtime_(make_runtime(settings_)),
       queue_age_(runtime_->workers_of_ours(), settings_.queue_age_max),
-      stalls_(runtime_->workers_of_ours(), settings_.stall_timeout) {
+      stalls_(runtime_->workers_of_ours(), settings_.stall_timeout),
+      manager_(std::move(manager)) {
   service_.work_us_max = settings_.work_us_max;
   service_.has_test_service = settings_.grpc_test_service;
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };
@@ -187,13 +189,23 @@ std::optional<int> server::signal_before(const termination_signals& signals,
                                          clock::time_point end) {
   for (auto now = clock::now(); now < end; now = clock::now()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now);
-    if (const auto number = signals.wait_for(std::min(left, stalls_.interval()))) return number;
-    stalls_.log_new();
+    const auto patience = std::min({left, stalls_.interval(), manager_.until_watchdog(now)});
+    if (const auto number = signals.wait_for(patience)) return number;
+    look_after();
   }
   return std::nullopt;
 }
 
+/// The watchdog starves while /healthz fails.
+void server::look_after() {
+  stalls_.log_new();
+  std::string stall;
+  stalls_.describe(stall);
+  if (stall.empty()) manager_.feed_watchdog(clock::now());
+}
+
 void server::wait(const termination_signals& signals) {
+  manager_.ready(addresses());
   signal_before(signals, clock::time_point::max());
 }
 
@@ -208,6 +220,7 @@ void server::serve_unready(const termination_signals& signals) {
 void server::drain(const termination_signals& signals) {
   service_.drain();
   if (grpc_) grpc_->begin_drain();
+  manager_.stopping("draining");
   serve_unready(signals);
   const auto deadline = clock::now() + settings_.drain_timeout;
   spdlog::info("draining, for at most {} ms", settings_.drain_timeout.count() / 1000);
@@ -231,7 +244,7 @@ void server::drain(const termination_signals& signals) {
       http_->interrupt_connections();
     }
     if (const auto again = signals.wait_for(drain_step)) ::_exit(128 + *again);
-    stalls_.log_new();
+    look_after();
   }
   grpc_end.join();
   if (http_ && http_->connections() > 0) {

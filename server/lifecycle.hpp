@@ -17,6 +17,7 @@
 #include "queue_age.hpp"
 #include "routes.hpp"
 #include "runtime.hpp"
+#include "service_manager.hpp"
 #include "stall_watch.hpp"
 
 namespace bwos::server {
@@ -48,15 +49,16 @@ struct start_error : std::runtime_error {
 ///           4. at the end of the drain timeout what is left is cut off
 class server {
  public:
-  /// Listens. Throws start_error.
-  explicit server(const config& settings);
+  /// Listens. `manager` hears of the steps, and that all is well. Throws start_error.
+  explicit server(const config& settings, service_manager manager = {});
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
   /// "listening http=127.0.0.1:8080 grpc=127.0.0.1:50051", without what does not listen.
   [[nodiscard]] std::string addresses() const;
 
-  /// Until the first signal. Looks after the workers meanwhile.
+  /// Until the first signal. Looks after the workers meanwhile, and tells the manager that it is
+  /// ready.
   void wait(const termination_signals& signals);
 
   /// Steps 1 to 4. A signal that comes meanwhile ends the process at once.
@@ -72,6 +74,7 @@ class server {
   std::optional<int> signal_before(const termination_signals& signals,
                                    std::chrono::steady_clock::time_point end);
   void serve_unready(const termination_signals& signals);
+  void look_after();
   [[nodiscard]] bool http_has_ended() const noexcept;
 
   /// Goes first, also where the constructor or drain() throws: ends gRPC's calls, which need the
@@ -91,6 +94,7 @@ class server {
   const std::unique_ptr<runtime> runtime_;
   const queue_age_bound queue_age_;
   stall_watch stalls_;
+  service_manager manager_;
   std::unique_ptr<http_listener> http_;
   std::unique_ptr<grpc_transport> grpc_;
   const last_stop last_stop_{*this};

@@ -11,6 +11,7 @@
 #include "config.hpp"
 #include "lifecycle.hpp"
 #include "logging.hpp"
+#include "service_manager.hpp"
 
 namespace {
 
@@ -28,7 +29,7 @@ int serve(const bwos::server::config& settings) {
   std::signal(SIGPIPE, SIG_IGN);
   bwos::server::raise_descriptor_limit();
 
-  bwos::server::server running(settings);
+  bwos::server::server running(settings, bwos::server::service_manager::from_environment());
   std::cout << running.addresses() << '\n' << std::flush;
   running.wait(signals);
   running.drain(signals);
