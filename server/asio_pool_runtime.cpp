@@ -62,6 +62,9 @@ class asio_pool_runtime final : public runtime, executor {
                                                       int backlog) override {
     return std::make_unique<stream_listener>(io_, address, backlog);
   }
+  [[nodiscard]] std::unique_ptr<http_listener> listen(inherited_socket socket) override {
+    return std::make_unique<stream_listener>(io_, socket);
+  }
   [[nodiscard]] runtime_facts facts() const override {
     return {.kind = executor_kind::asio_pool, .reactor = io_.choice()};
   }

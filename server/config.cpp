@@ -124,9 +124,11 @@ void add_flags(CLI::App& app, config& to) {
   using namespace std::chrono_literals;
   group listening(app, "Listening");
   listening.address("--http-listen", to.http_listen,
-                    "HTTP/1.1, HTTP/2 by prior knowledge, and native gRPC");
+                    "HTTP/1.1, HTTP/2 by prior knowledge, and native gRPC. An inherited socket "
+                    "named http (LISTEN_FDNAMES, see sd_listen_fds(3)) takes its place");
   listening.address("--grpc-listen", to.grpc_listen,
-                    "gRPC alone; if native, it may be the HTTP address");
+                    "gRPC alone; if native, it may be the HTTP address, and an inherited socket "
+                    "named grpc takes its place");
   listening.choice<grpc_kind>("--grpc", to.grpc_by,
                               {{"native", grpc_kind::native}, {"grpc++", grpc_kind::cpp}},
                               "Who serves it: we, on the executor's sockets, or gRPC C++ on its "

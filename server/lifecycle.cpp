@@ -70,8 +70,9 @@ std::optional<int> termination_signals::wait_for(
   return number > 0 ? std::optional(number) : std::nullopt;
 }
 
-server::server(const config& settings, service_manager manager)
+server::server(const config& settings, service_manager manager, inherited_sockets given)
     : settings_(settings),
+      given_(given),
       times_(static_cast<metrics::ticks>(settings_.lane_threshold().count()) *
              metrics_.ticks_per_ms() / 1000),
       runtime_(make_runtime(settings_)),
@@ -82,8 +83,8 @@ server::server(const config& settings, service_manager manager)
   service_.has_test_service = settings_.grpc_test_service;
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };
   service_.describe_stall = [this](std::string& to) { stalls_.describe(to); };
-  if (!settings_.http_listen.empty()) bind_http();
-  if (!settings_.grpc_listen.empty()) start_grpc();
+  if (given_.http || !settings_.http_listen.empty()) bind_http();
+  if (given_.grpc || !settings_.grpc_listen.empty()) start_grpc();
   if (http_) start_http();
   log_start();
 }
@@ -93,9 +94,14 @@ server::last_stop::~last_stop() {
   all.runtime_->stop();
 }
 
+std::unique_ptr<http_listener> server::listen(const std::optional<inherited_socket>& given,
+                                              const std::string& address) {
+  return given ? runtime_->listen(*given) : runtime_->listen(address, settings_.backlog);
+}
+
 void server::bind_http() {
   try {
-    http_ = runtime_->listen(settings_.http_listen, settings_.backlog);
+    http_ = listen(given_.http, settings_.http_listen);
   } catch (const std::exception& error) {
     refuse_address("--http-listen", settings_.http_listen, error);
   }
@@ -103,8 +109,8 @@ void server::bind_http() {
 
 /// Native gRPC is served on the HTTP port anyway.
 bool server::is_one_address() const {
-  return settings_.grpc_by == grpc_kind::native && settings_.http_listen == settings_.grpc_listen &&
-         !settings_.grpc_listen.ends_with(":0");
+  return settings_.grpc_by == grpc_kind::native && !given_.grpc &&
+         settings_.http_listen == settings_.grpc_listen && !settings_.grpc_listen.ends_with(":0");
 }
 
 void server::start_http() {
@@ -127,10 +133,15 @@ void server::start_http() {
 }
 
 void server::start_grpc() {
+  if (given_.grpc && settings_.grpc_by == grpc_kind::cpp) {
+    throw start_error(
+        "--grpc grpc++: must be native with a socket named grpc (LISTEN_FDNAMES): gRPC C++ listens "
+        "on sockets of its own");
+  }
   try {
     if (settings_.grpc_by == grpc_kind::native) {
       grpc_ = std::make_unique<native::server>(
-          *runtime_, is_one_address() ? "" : settings_.grpc_listen, settings_.backlog,
+          *runtime_, is_one_address() ? nullptr : listen(given_.grpc, settings_.grpc_listen),
           connections_max(settings_), service_, metrics_, settings_.http2, settings_.native);
     } else {
       grpc_ = std::make_unique<grpc_server>(runtime_->workers(), settings_.grpc, service_);

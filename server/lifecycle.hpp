@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 
 #include "config.hpp"
 #include "grpc/transport.hpp"
 #include "http1/connection.hpp"
+#include "inherited_sockets.hpp"
 #include "metrics/registry.hpp"
 #include "native/peer.hpp"
 #include "queue_age.hpp"
@@ -19,6 +19,7 @@
 #include "runtime.hpp"
 #include "service_manager.hpp"
 #include "stall_watch.hpp"
+#include "start_error.hpp"
 
 namespace bwos::server {
 
@@ -34,11 +35,6 @@ class termination_signals {
   sigset_t set_;
 };
 
-/// The server cannot start as it was asked to; what() is the line for the user.
-struct start_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 /// Everything that runs, in the order in which it is started.
 ///   start:  executor, sockets bound, gRPC serving, HTTP accepting. Nothing is accepted before all
 ///   of it is there. drain:  1. /readyz says 503, the health service NOT_SERVING, and every
@@ -49,8 +45,10 @@ struct start_error : std::runtime_error {
 ///           4. at the end of the drain timeout what is left is cut off
 class server {
  public:
-  /// Listens. `manager` hears of the steps, and that all is well. Throws start_error.
-  explicit server(const config& settings, service_manager manager = {});
+  /// Listens, on what was `given` in place of the addresses of its flags. `manager` hears of the
+  /// steps, and that all is well. Throws start_error.
+  explicit server(const config& settings, service_manager manager = {},
+                  inherited_sockets given = {});
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
@@ -65,6 +63,8 @@ class server {
   void drain(const termination_signals& signals);
 
  private:
+  [[nodiscard]] std::unique_ptr<http_listener> listen(const std::optional<inherited_socket>& given,
+                                                      const std::string& address);
   void bind_http();
   void start_grpc();
   void start_http();
@@ -85,6 +85,7 @@ class server {
   };
 
   const config settings_;
+  const inherited_sockets given_;
   service service_;
   metrics::registry metrics_;
   route_times times_;

@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "config.hpp"
+#include "inherited_sockets.hpp"
 #include "lifecycle.hpp"
 #include "logging.hpp"
 #include "service_manager.hpp"
@@ -29,7 +30,8 @@ int serve(const bwos::server::config& settings) {
   std::signal(SIGPIPE, SIG_IGN);
   bwos::server::raise_descriptor_limit();
 
-  bwos::server::server running(settings, bwos::server::service_manager::from_environment());
+  bwos::server::server running(settings, bwos::server::service_manager::from_environment(),
+                               bwos::server::inherited_sockets::from_environment());
   std::cout << running.addresses() << '\n' << std::flush;
   running.wait(signals);
   running.drain(signals);

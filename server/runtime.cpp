@@ -19,6 +19,9 @@ class bwos_runtime final : public runtime {
                                                       int backlog) override {
     return std::make_unique<stream_listener>(pool_, address, backlog);
   }
+  [[nodiscard]] std::unique_ptr<http_listener> listen(inherited_socket socket) override {
+    return std::make_unique<stream_listener>(pool_, socket);
+  }
   [[nodiscard]] runtime_facts facts() const override {
     const pool_statistics now = pool_.statistics();
     return {

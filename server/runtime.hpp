@@ -4,6 +4,7 @@
 
 #include <bwos/pool.hpp>
 #include <bwos/statistics.hpp>
+#include <bwos/stream.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,8 +35,8 @@ class http_listener {
   /// The same for native gRPC; those above are closed. Not every runtime's: throws
   /// std::logic_error, which config.cpp prevents.
   virtual void start_grpc(const native::shared& shared, std::size_t connections_max);
-  /// Takes no new connections, accepts what the backlog holds once more, then closes the socket.
-  /// Returns at once.
+  /// Takes no new connections, accepts what the backlog holds once more, then closes the socket. An
+  /// inherited one is left to those who have it, too. Returns at once.
   virtual void close() noexcept = 0;
   [[nodiscard]] virtual bool closed() const noexcept = 0;
   /// Ends each connection's pending receive, or else its next one, with operation_canceled.
@@ -65,6 +66,8 @@ class runtime {
   /// Throws std::system_error, std::invalid_argument. The runtime must outlive it.
   [[nodiscard]] virtual std::unique_ptr<http_listener> listen(const std::string& address,
                                                               int backlog) = 0;
+  /// The same for one that the process was started with. Throws std::system_error.
+  [[nodiscard]] virtual std::unique_ptr<http_listener> listen(inherited_socket socket) = 0;
   [[nodiscard]] virtual runtime_facts facts() const = 0;
   /// Where our pool is what runs; else null.
   [[nodiscard]] virtual const pool* workers_of_ours() const noexcept { return nullptr; }

@@ -17,6 +17,8 @@ class stream_listener final : public http_listener {
   template <class Where>
   stream_listener(Where& where, const std::string& address, int backlog)
       : sockets_(where, address, backlog) {}
+  template <class Where>
+  stream_listener(Where& where, inherited_socket socket) : sockets_(where, socket) {}
 
   [[nodiscard]] std::string address() const override { return sockets_.address(); }
   void start(const http1::context& shared, std::size_t connections_max) override {

@@ -8,8 +8,10 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "reactor_fixture.hpp"
+#include "stream/address.hpp"
 
 namespace bwos::test {
 
@@ -270,6 +272,35 @@ TEST_P(reactor_contract, lets_a_handler_tell_those_above_the_limit_and_closes_th
     tcp_client again(server.address);
     return again.send("y") && again.receive(1) == "y";
   }));
+}
+
+TEST_P(reactor_contract, an_inherited_socket_goes_on_listening_when_its_listener_closes) {
+  const int held = bind_and_listen("127.0.0.1:0", 100);
+  const std::string address = local_address(held);
+  std::optional<tcp_client> late;
+  for (int round = 0; round < 3; ++round) {
+    pool workers(settings());
+    listener accepting(workers, inherited_socket{::dup(held)});
+    EXPECT_EQ(accepting.address(), address);
+    accepting.start(echo, 10);
+    if (late) {  // came when nobody accepted
+      EXPECT_EQ(late->receive(1), "l");
+      late.reset();
+    }
+    tcp_client inside(address);
+    ASSERT_TRUE(inside.send("a"));
+    ASSERT_EQ(inside.receive(1), "a");
+    accepting.close();
+    ASSERT_TRUE(eventually([&] { return accepting.closed(); }));
+    late.emplace(address);
+    ASSERT_TRUE(late->send("l"));
+    ASSERT_TRUE(inside.send("b"));
+    EXPECT_EQ(inside.receive(1), "b");
+    inside.close();
+    workers.join();
+    EXPECT_EQ(accepting.accepted(), round == 0 ? 1U : 2U);
+  }
+  ::close(held);
 }
 
 TEST_P(reactor_contract, loses_nothing_without_buffers_and_with_every_second_run_stolen) {

@@ -17,6 +17,9 @@ class io_context_runtime final : public runtime {
                                                       int backlog) override {
     return std::make_unique<socket_listener>(executor_, address, backlog);
   }
+  [[nodiscard]] std::unique_ptr<http_listener> listen(inherited_socket socket) override {
+    return std::make_unique<socket_listener>(executor_, socket);
+  }
   [[nodiscard]] runtime_facts facts() const override {
     return {.kind = executor_kind::asio_io_context,
             .reactor = {.kind = reactor_kind::epoll, .note = "Asio's own"},

@@ -85,11 +85,14 @@ struct socket_listener::core : std::enable_shared_from_this<core> {
   class seat;
 
   core(io_context_executor& executor, const std::string& listen_at, int backlog);
+  core(io_context_executor& executor, inherited_socket socket);
 
   asio::awaitable<void, strand> accept_all();
   asio::awaitable<void, strand> pause(std::chrono::milliseconds time);
   void accept_the_last() noexcept;
+  void leave() noexcept;
   void place(tcp_socket peer) noexcept;
+  void take_address();
   struct admission {
     bool fits;
     bool has_room;
@@ -106,6 +109,7 @@ struct socket_listener::core : std::enable_shared_from_this<core> {
   asio::basic_waitable_timer<clock, asio::wait_traits<clock>, io_executor> timer;
   bool closing = false;
 
+  bool is_shared = false;  // inherited: others listen on it, too
   std::string address;
   const http1::context* shared = nullptr;
   std::size_t connections_max = 0;
@@ -158,6 +162,23 @@ socket_listener::core::core(io_context_executor& executor, const std::string& li
   acceptor.set_option(tcp::acceptor::reuse_address(true));
   acceptor.bind(endpoint);
   acceptor.listen(backlog);
+  take_address();
+}
+
+socket_listener::core::core(io_context_executor& executor, inherited_socket socket)
+    : where(executor),
+      turns(where.context().get_executor()),
+      acceptor(where.context()),
+      timer(where.context()),
+      is_shared(true) {
+  int domain = AF_INET;
+  socklen_t size = sizeof domain;
+  ::getsockopt(socket.fd, SOL_SOCKET, SO_DOMAIN, &domain, &size);
+  acceptor.assign(domain == AF_INET6 ? tcp::v6() : tcp::v4(), socket.fd);
+  take_address();
+}
+
+void socket_listener::core::take_address() {
   acceptor.non_blocking(true);
   std::ostringstream text;
   text << acceptor.local_endpoint();
@@ -183,6 +204,7 @@ asio::awaitable<void, socket_listener::core::strand> socket_listener::core::acce
     }
     set_starved(false);
   }
+  if (is_shared) co_return leave();
   // What the backlog holds when the socket is closed would be reset: first nothing more may come.
   ignore_new_connections(acceptor.native_handle());
   try {
@@ -202,7 +224,12 @@ void socket_listener::core::accept_the_last() noexcept {
     }
   } catch (const std::bad_alloc&) {  // as without descriptors: the rest is reset
   }
-  static_cast<void>(acceptor.close(error));
+  leave();
+}
+
+void socket_listener::core::leave() noexcept {
+  std::error_code ignored;
+  static_cast<void>(acceptor.close(ignored));
   const std::lock_guard guard(lock);
   closed = true;
 }
@@ -267,6 +294,8 @@ awaitable<void> socket_listener::core::refuse(seat where, const http1::context& 
 socket_listener::socket_listener(io_context_executor& where, const std::string& address,
                                  int backlog)
     : core_(std::make_shared<core>(where, address, backlog)) {}
+socket_listener::socket_listener(io_context_executor& where, inherited_socket socket)
+    : core_(std::make_shared<core>(where, socket)) {}
 
 socket_listener::~socket_listener() {
   close();

@@ -16,6 +16,7 @@ namespace bwos::server::asio_sockets {
 class socket_listener final : public http_listener {
  public:
   socket_listener(io_context_executor& where, const std::string& address, int backlog);
+  socket_listener(io_context_executor& where, inherited_socket socket);
   ~socket_listener() override;
 
   [[nodiscard]] std::string address() const override;

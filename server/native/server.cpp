@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <thread>
+#include <utility>
 
 #include "limits.hpp"
 #include "native/health.hpp"
@@ -32,6 +33,12 @@ method_table all_methods(const service& of) {
 server::server(runtime& where, const std::string& address, int backlog, std::size_t connections_max,
                const service& handlers, metrics::registry& metrics, const h2::limits& http2,
                const call_limits& calls)
+    : server(where, address.empty() ? nullptr : where.listen(address, backlog), connections_max,
+             handlers, metrics, http2, calls) {}
+
+server::server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t connections_max,
+               const service& handlers, metrics::registry& metrics, const h2::limits& http2,
+               const call_limits& calls)
     : methods_(all_methods(handlers)),
       counters_(metrics),
       shared_{.workers = where.workers(),
@@ -41,7 +48,7 @@ server::server(runtime& where, const std::string& address, int backlog, std::siz
               .http2 = http2,
               .calls = calls,
               .leaving = leaving_},
-      listener_(address.empty() ? nullptr : where.listen(address, backlog)) {
+      listener_(std::move(bound)) {
   if (listener_) listener_->start_grpc(shared_, connections_max);
 }
 

@@ -172,6 +172,12 @@ inline stream::send_operation stream::send(std::span<const std::byte> bytes) noe
   return send_operation(descriptor_, bytes);
 }
 
+/// A listening TCP socket that other processes have as well, such as whoever started this one with
+/// it.
+struct inherited_socket {
+  int fd = -1;
+};
+
 /// A listening TCP socket whose connections are spread over a pool's reactors, to the one with the
 /// fewest connections. Accepting is drained (accept4 until it would block). Without descriptors or
 /// memory, or where accept4 fails again and again, it pauses and goes on as soon as a connection
@@ -185,6 +191,11 @@ class listener {
   listener(pool& where, const std::string& address, int backlog);
   /// On an executor that is not a pool, see io_threads.
   listener(io_threads& where, const std::string& address, int backlog);
+  /// Takes over the descriptor, which becomes non-blocking for all who have the socket. close()
+  /// leaves the socket as it is: it goes on listening for the others, who find in its backlog
+  /// whatever comes. Throws std::system_error.
+  listener(pool& where, inherited_socket socket);
+  listener(io_threads& where, inherited_socket socket);
   ~listener();
   listener(const listener&) = delete;
   listener& operator=(const listener&) = delete;
@@ -202,7 +213,7 @@ class listener {
              std::size_t refusals_max = 0);
 
   /// Any thread: takes no new connections, accepts what the backlog holds once more, then closes
-  /// the socket. Idempotent; returns at once.
+  /// the socket; an inherited one it closes at once. Idempotent; returns at once.
   void close() noexcept;
 
   [[nodiscard]] std::size_t connections() const noexcept;  ///< Open now, without those refused.
@@ -215,7 +226,7 @@ class listener {
   void interrupt_connections() noexcept;
 
  private:
-  listener(io_host& where, const std::string& address, int backlog);
+  listener(io_host& where, int fd, bool is_shared);
 
   struct state;
   std::shared_ptr<state> state_;

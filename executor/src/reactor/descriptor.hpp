@@ -111,7 +111,7 @@ struct descriptor {
   /// By the reactor, for a new socket.
   void reset(int socket) noexcept {
     fd = socket;
-    more = ending = false;
+    more = ending = is_shared = false;
     waiter = nullptr;
     // [descriptor.reset] release: a notifier with a late event of the former socket sees a whole
     // descriptor. Partner: [descriptor.notify].
@@ -136,6 +136,7 @@ struct descriptor {
   /// buffer, or was interrupted on its way to what it had been notified of.
   bool more = false;
   bool ending = false;                ///< Runner's: `hangup` was seen, and the end not met yet.
+  bool is_shared = false;             ///< Runner's: a listening socket that other processes have.
   bool open = false;                  ///< Under the reactor's slab lock: in use.
   const void* accepted_by = nullptr;  ///< Under the reactor's slab lock: its listener, if any.
   reactor& home;

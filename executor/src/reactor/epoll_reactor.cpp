@@ -107,8 +107,10 @@ descriptor* epoll_reactor::adopt(int fd, const void* accepted_by) noexcept {
   return add(fd, accepted_by, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
 }
 
-descriptor* epoll_reactor::listen(int fd) noexcept {
-  return add(fd, nullptr, EPOLLIN | EPOLLET);
+descriptor* epoll_reactor::listen(int fd, bool is_shared) noexcept {
+  descriptor* const taken = add(fd, nullptr, EPOLLIN | EPOLLET);
+  if (taken != nullptr) taken->is_shared = is_shared;
+  return taken;
 }
 
 descriptor* epoll_reactor::add(int fd, const void* accepted_by, std::uint32_t events) noexcept {
@@ -125,6 +127,8 @@ descriptor* epoll_reactor::add(int fd, const void* accepted_by, std::uint32_t ev
 
 void epoll_reactor::close(descriptor& socket) noexcept {
   end_deadline(socket);
+  // The set watches the open file, which others keep open.
+  if (socket.is_shared) ::epoll_ctl(set_, EPOLL_CTL_DEL, socket.fd, nullptr);
   ::close(socket.fd);  // leaves the set by itself; events already fetched are harmless
                        // (descriptor.hpp, D3)
   recycle(socket);

@@ -23,7 +23,7 @@ class epoll_reactor final : public reactor {
   void wake() noexcept override;
 
   descriptor* adopt(int fd, const void* accepted_by) noexcept override;
-  descriptor* listen(int fd) noexcept override;
+  descriptor* listen(int fd, bool is_shared) noexcept override;
   void close(descriptor& socket) noexcept override;
   bool receive(descriptor& socket, received& result) noexcept override;
   bool wait(descriptor& socket, std::uint32_t direction, continuation& work) noexcept override;

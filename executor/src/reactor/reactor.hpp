@@ -52,7 +52,8 @@ class reactor {
   /// kernel refuses; then the socket is still the caller's. `accepted_by`: its listener.
   virtual descriptor* adopt(int fd, const void* accepted_by) noexcept = 0;
   /// The same for a listening socket: `readable` is notified when there may be something to accept.
-  virtual descriptor* listen(int fd) noexcept = 0;
+  /// `is_shared`: other processes have it, and close() changes nothing for them.
+  virtual descriptor* listen(int fd, bool is_shared) noexcept = 0;
   /// Closes the socket and recycles the descriptor. The runner, which must not be waiting.
   virtual void close(descriptor& socket) noexcept = 0;
   /// Bytes, an end or an error into `result`: true. Nothing there yet: false, wait for waiting_in.

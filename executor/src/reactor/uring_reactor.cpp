@@ -316,8 +316,10 @@ descriptor* uring_reactor::adopt(int fd, const void* accepted_by) noexcept {
   return add(fd, accepted_by, false);
 }
 
-descriptor* uring_reactor::listen(int fd) noexcept {
-  return add(fd, nullptr, true);
+descriptor* uring_reactor::listen(int fd, bool is_shared) noexcept {
+  descriptor* const taken = add(fd, nullptr, true);
+  if (taken != nullptr) taken->is_shared = is_shared;
+  return taken;
 }
 
 descriptor* uring_reactor::add(int fd, const void* accepted_by, bool listening) noexcept {

@@ -45,8 +45,9 @@ void uring_reactor::close(descriptor& closing) noexcept {
     socket.runner.rest = each->next;
     if (each->what == chunk::kind::data) give_back(*each);
   }
-  // The ring keeps the socket a little longer, but nobody may connect to it any more.
-  if (socket.kernel.listening) ::shutdown(socket.fd, SHUT_RD);
+  // The ring keeps the socket a little longer, but nobody may connect to it any more; unless others
+  // have it, for whom that would be its end.
+  if (socket.kernel.listening && !socket.is_shared) ::shutdown(socket.fd, SHUT_RD);
   request(socket, uring_descriptor::close);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/address.hpp"
 
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -57,6 +58,13 @@ int bind_and_listen(const std::string& address, int backlog) {
   const int error = errno;
   if (fd >= 0) ::close(fd);
   throw std::system_error(error, std::system_category(), address);
+}
+
+void set_non_blocking(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+    throw std::system_error(errno, std::system_category(), "an inherited socket");
+  }
 }
 
 std::string local_address(int fd) {

@@ -10,6 +10,9 @@ namespace bwos {
 /// name the address.
 int bind_and_listen(const std::string& address, int backlog);
 
+/// For everybody who has the socket. Throws std::system_error.
+void set_non_blocking(int fd);
+
 /// The address that a socket is bound to, in the same form.
 std::string local_address(int fd);
 

@@ -62,7 +62,8 @@ struct listener::state {
     reactor* where;
   };
 
-  state(io_host& which, int fd) : where(which), socket(fd), address(local_address(fd)) {
+  state(io_host& which, int fd, bool others_have_it)
+      : where(which), socket(fd), is_shared(others_have_it), address(local_address(fd)) {
     for (reactor* const each : where.homes()) homes.push_back({.owner = this, .where = each});
   }
 
@@ -90,6 +91,7 @@ struct listener::state {
 
   io_host& where;
   const int socket;
+  const bool is_shared;  // inherited: others listen on it, too
   const std::string address;
   descriptor* watched = nullptr;
   std::vector<home> homes;
@@ -108,18 +110,23 @@ struct listener::state {
 };
 
 listener::listener(pool& where, const std::string& address, int backlog)
-    : listener(where.core(), address, backlog) {}
+    : listener(where.core(), bind_and_listen(address, backlog), false) {}
 listener::listener(io_threads& where, const std::string& address, int backlog)
-    : listener(where.host(), address, backlog) {}
+    : listener(where.host(), bind_and_listen(address, backlog), false) {}
+listener::listener(pool& where, inherited_socket socket)
+    : listener(where.core(), socket.fd, true) {}
+listener::listener(io_threads& where, inherited_socket socket)
+    : listener(where.host(), socket.fd, true) {}
 
-listener::listener(io_host& where, const std::string& address, int backlog) {
-  if (where.homes().empty()) {
-    throw std::invalid_argument(
-        "bwos::listener needs a pool with a reactor and at least one worker");
-  }
-  const int fd = bind_and_listen(address, backlog);
+/// `fd` is its own from the beginning.
+listener::listener(io_host& where, int fd, bool is_shared) {
   try {
-    state_ = std::make_shared<state>(where, fd);
+    if (where.homes().empty()) {
+      throw std::invalid_argument(
+          "bwos::listener needs a pool with a reactor and at least one worker");
+    }
+    if (is_shared) set_non_blocking(fd);
+    state_ = std::make_shared<state>(where, fd, is_shared);
     where.keep(state_);  // connections name it until they end, at the latest with the host
   } catch (...) {
     ::close(fd);
@@ -139,7 +146,7 @@ void listener::start(handler on_connection, std::size_t connections_max, handler
   state_->refusals_max = on_refused ? refusals_max : 0;
   state_->on_refused = std::move(on_refused);
   reactor& first = *state_->homes.front().where;
-  descriptor* const watched = first.listen(state_->socket);
+  descriptor* const watched = first.listen(state_->socket, state_->is_shared);
   if (watched == nullptr)
     throw std::system_error(errno, std::system_category(), "watching a listener");
   {
@@ -201,10 +208,13 @@ task<void> listener::state::accept_loop(std::shared_ptr<state> self) {
     socket.home.set_deadline(socket, starved ? retry : wheel::never);
     co_await readable_operation(socket);
   }
-  // What the backlog holds when the socket is closed would be reset: first nothing more may come.
-  ignore_new_connections(self->socket);
-  co_await sleep_until(std::chrono::steady_clock::now() + last_handshakes);
-  self->accept_all();
+  if (!self->is_shared) {
+    // What the backlog holds when the socket is closed would be reset: first nothing more may come.
+    // One that others have goes on, and a filter would be theirs as well.
+    ignore_new_connections(self->socket);
+    co_await sleep_until(std::chrono::steady_clock::now() + last_handshakes);
+    self->accept_all();
+  }
   const std::lock_guard guard(self->lock);
   socket.home.close(socket);
   self->watched = nullptr;

@@ -27,14 +27,16 @@ def executor_flags(reactor=REACTOR):
 
 class Server:
     """A running bwos-server. Its gRPC side is off unless asked for: most tests are about HTTP. `before` runs in its
-    process first. With a `stderr` of the test's there is no log to read, and it is not known which reactor is used."""
+    process first, which then has all that is inheritable. With a `stderr` of the test's there is no log to read, and it
+    is not known which reactor is used."""
 
     def __init__(self, *flags, grpc=False, reactor=REACTOR, before=None, stderr=None):
         grpc_flags = ["--grpc-listen", "127.0.0.1:0" if grpc else ""]
         self.process = subprocess.Popen(
             [SERVER, "--http-listen", "127.0.0.1:0", "--workers", "2", *executor_flags(reactor), *grpc_flags,
              *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE if stderr is None else stderr, text=True, preexec_fn=before)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE if stderr is None else stderr, text=True, preexec_fn=before,
+            close_fds=before is None)
         self.log = []
         self._reader = threading.Thread(target=self._read_log)
         self._reader.start()
