@@ -91,6 +91,14 @@ class group {
         });
   }
 
+  void file(const std::string& flag, std::string& to, const std::string& meaning) {
+    add(flag, "FILE", meaning, to.empty() ? "''" : to, "a path, - for stdout, or '' for none",
+        [&to](const std::string& text) {
+          to = text;
+          return true;
+        });
+  }
+
   void toggle(const std::string& flag, bool& to, const std::string& meaning) {
     const auto read = [&to](const std::string& text) {
       to = text == "true";
@@ -260,6 +268,14 @@ void add_flags(CLI::App& app, config& to) {
   logging.choice<log_format>("--log-format", to.log_format,
                              {{"text", log_format::text}, {"json", log_format::json}},
                              "How; json is an object a line");
+  logging.file(
+      "--access-log", to.access_log.file,
+      "A line of JSON for each answer of HTTP and of native gRPC is appended to it; SIGHUP "
+      "opens it anew");
+  logging.number("--access-log-sample", to.access_log.sample, 1, 1'000'000,
+                 "... for one of so many answers of each worker");
+  logging.bytes("--access-log-buffer", to.access_log.buffer_bytes_max, 4096, 1 << 30,
+                "Of each worker, lines that wait to be written; above: dropped, and counted");
 }
 
 /// A timer that goes off on time is up to 2 ms late, one in a busy process a little more.
@@ -345,6 +361,11 @@ void check_together(const CLI::App& app, const config& parsed) {
   if (parsed.reactor == reactor_kind::io_uring && parsed.reactor_group > 1) {
     throw bad_value("--reactor-group", std::to_string(parsed.reactor_group),
                     "1 with --reactor io_uring: a ring belongs to one worker");
+  }
+  if (parsed.access_log.file.empty()) {
+    const refusal refuse(app, "no --access-log");
+    refuse("--access-log-sample", "there is none");
+    refuse("--access-log-buffer", "there is none");
   }
   if (parsed.queue_age_max.count() != 0 && parsed.queue_age_max < queue_age_least) {
     throw bad_value("--queue-age-max", format_duration(parsed.queue_age_max),

@@ -11,6 +11,7 @@
 
 #include <bwos/options.hpp>
 
+#include "access_log.hpp"
 #include "grpc/cpp_server.hpp"
 #include "h2/limits.hpp"
 #include "limits.hpp"
@@ -64,6 +65,7 @@ struct config {
   std::chrono::microseconds drain_timeout = std::chrono::seconds(30);
   std::string log_level = "info";
   server::log_format log_format = server::log_format::text;
+  access_log_options access_log;  ///< Its file empty: none.
 
   [[nodiscard]] options pool_options() const;
   /// Zero: nothing goes through the lane. That is the default where workers have reactors of their

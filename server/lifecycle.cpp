@@ -55,10 +55,11 @@ std::size_t raise_descriptor_limit() noexcept {
   return descriptor_limit();
 }
 
-termination_signals::termination_signals() {
+termination_signals::termination_signals(bool with_hangup) {
   ::sigemptyset(&set_);
   ::sigaddset(&set_, SIGTERM);
   ::sigaddset(&set_, SIGINT);
+  if (with_hangup) ::sigaddset(&set_, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
 }
 
@@ -83,6 +84,7 @@ server::server(const config& settings, service_manager manager, inherited_socket
   service_.has_test_service = settings_.grpc_test_service;
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };
   service_.describe_stall = [this](std::string& to) { stalls_.describe(to); };
+  if (!settings_.access_log.file.empty()) log_.emplace(settings_.access_log);
   if (given_.http || !settings_.http_listen.empty()) bind_http();
   if (given_.grpc || !settings_.grpc_listen.empty()) start_grpc();
   if (http_) start_http();
@@ -121,14 +123,16 @@ void server::start_http() {
                                         .methods = calls ? calls->methods() : no_methods_,
                                         .http2 = settings_.http2,
                                         .calls = settings_.native,
-                                        .leaving = service_.told});
+                                        .leaving = service_.told,
+                                        .log = log_ ? &*log_ : nullptr});
   http_context_.emplace(http1::context{.workers = runtime_->workers(),
                                        .handlers = service_,
                                        .metrics = metrics_,
                                        .limits = settings_.http,
                                        .times = times_,
                                        .queue_age = queue_age_,
-                                       .http2 = *http2_context_});
+                                       .http2 = *http2_context_,
+                                       .log = log_ ? &*log_ : nullptr});
   http_->start(*http_context_, connections_max(settings_));
 }
 
@@ -142,7 +146,8 @@ void server::start_grpc() {
     if (settings_.grpc_by == grpc_kind::native) {
       grpc_ = std::make_unique<native::server>(
           *runtime_, is_one_address() ? nullptr : listen(given_.grpc, settings_.grpc_listen),
-          connections_max(settings_), service_, metrics_, settings_.http2, settings_.native);
+          connections_max(settings_), service_, metrics_, settings_.http2, settings_.native,
+          log_ ? &*log_ : nullptr);
     } else {
       grpc_ = std::make_unique<grpc_server>(runtime_->workers(), settings_.grpc, service_);
     }
@@ -187,6 +192,7 @@ void server::write_metrics(std::string& to) const {
   const runtime_facts facts = runtime_->facts();
   now.executor = name_of(facts.kind);
   now.reactor = facts.reactor.kind;
+  if (log_) now.access_log = log_->counts();
   now.asio_lane_run = facts.asio_lane_run;
   now.version = version();
   metrics::write_text(to, now);
@@ -196,12 +202,21 @@ bool server::http_has_ended() const noexcept {
   return !http_ || (http_->closed() && http_->connections() == 0);
 }
 
+/// One that asks for the end.
+std::optional<int> server::signal_within(const termination_signals& signals,
+                                         std::chrono::milliseconds patience) {
+  const auto number = signals.wait_for(patience);
+  if (number != SIGHUP) return number;
+  log_->reopen();  // without a log SIGHUP is nobody's
+  return std::nullopt;
+}
+
 std::optional<int> server::signal_before(const termination_signals& signals,
                                          clock::time_point end) {
   for (auto now = clock::now(); now < end; now = clock::now()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now);
     const auto patience = std::min({left, stalls_.interval(), manager_.until_watchdog(now)});
-    if (const auto number = signals.wait_for(patience)) return number;
+    if (const auto number = signal_within(signals, patience)) return number;
     look_after();
   }
   return std::nullopt;
@@ -254,7 +269,7 @@ void server::drain(const termination_signals& signals) {
       all_know = http_->closed();
       http_->interrupt_connections();
     }
-    if (const auto again = signals.wait_for(drain_step)) ::_exit(128 + *again);
+    if (const auto again = signal_within(signals, drain_step)) ::_exit(128 + *again);
     look_after();
   }
   grpc_end.join();

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "access_log.hpp"
 #include "config.hpp"
 #include "grpc/transport.hpp"
 #include "http1/connection.hpp"
@@ -23,11 +24,12 @@
 
 namespace bwos::server {
 
-/// SIGTERM and SIGINT, taken one by one by whoever asks. Blocks both in the thread that makes it
-/// and in those that it starts afterwards: make it before any other thread.
+/// SIGTERM and SIGINT, and SIGHUP where that is wanted, taken one by one by whoever asks. Blocks
+/// them in the thread that makes it and in those that it starts afterwards: make it before any
+/// other thread.
 class termination_signals {
  public:
-  termination_signals();
+  explicit termination_signals(bool with_hangup = false);
   /// Whether one came within `patience`: its number.
   std::optional<int> wait_for(std::chrono::milliseconds patience) const noexcept;
 
@@ -71,6 +73,8 @@ class server {
   [[nodiscard]] bool is_one_address() const;
   void log_start() const;
   void write_metrics(std::string& to) const;
+  std::optional<int> signal_within(const termination_signals& signals,
+                                   std::chrono::milliseconds patience);
   std::optional<int> signal_before(const termination_signals& signals,
                                    std::chrono::steady_clock::time_point end);
   void serve_unready(const termination_signals& signals);
@@ -90,6 +94,7 @@ class server {
   metrics::registry metrics_;
   route_times times_;
   const native::method_table no_methods_;
+  std::optional<access_log> log_;
   std::optional<native::shared> http2_context_;  // connections refer to both until the runtime ends
   std::optional<http1::context> http_context_;
   const std::unique_ptr<runtime> runtime_;

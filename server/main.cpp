@@ -26,8 +26,10 @@ void open_standard_streams() {
 }
 
 int serve(const bwos::server::config& settings) {
-  const bwos::server::termination_signals signals;  // first of all: threads inherit what it blocks
+  // First of all: threads inherit what it blocks.
+  const bwos::server::termination_signals signals(!settings.access_log.file.empty());
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // an access log as large as it may be is a full disk's
   bwos::server::raise_descriptor_limit();
 
   bwos::server::server running(settings, bwos::server::service_manager::from_environment(),

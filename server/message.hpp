@@ -14,6 +14,23 @@ namespace bwos::server {
 /// `other`: one that is known, and that no route takes.
 enum class method : std::uint8_t { get, head, post, options, other };
 
+/// As a request has it, but for `other`.
+constexpr std::string_view name_of(method verb) noexcept {
+  switch (verb) {
+    case method::get:
+      return "GET";
+    case method::head:
+      return "HEAD";
+    case method::post:
+      return "POST";
+    case method::options:
+      return "OPTIONS";
+    case method::other:
+      break;
+  }
+  return "other";
+}
+
 struct request {
   method verb = method::other;
   std::string_view path{};

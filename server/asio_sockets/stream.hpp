@@ -127,6 +127,7 @@ class stream {
   /// Nothing that runs here ends elsewhere.
   [[nodiscard]] static stream_waker waker() noexcept { return {}; }
   awaitable<void> lane() { return state_->where_.lane(); }
+  [[nodiscard]] int native_handle() const noexcept { return state_->socket_.native_handle(); }
 
  private:
   awaitable<sent> send_some(std::span<const std::byte> bytes);

@@ -4,6 +4,7 @@
 #include <bwos/stream.hpp>
 #include <bwos/task.hpp>
 
+#include "access_log.hpp"
 #include "executor.hpp"
 #include "limits.hpp"
 #include "metrics/registry.hpp"
@@ -26,6 +27,7 @@ struct context {
   route_times& times;
   const queue_age_bound& queue_age;
   const native::shared& http2;  ///< Of connections that begin with its preface.
+  access_log* log = nullptr;    ///< Where every answer is noted, if any.
 };
 
 /// Serves one connection until it ends, and closes it. Runs on the threads of the executor, on one

@@ -74,11 +74,27 @@ constexpr response busy_response() noexcept {
 /// Appends an answer that is not a handler's, and behind which the connection ends.
 void append_last(const response& what, const context& shared, worker_local& worker);
 
+/// To the access log: of `asked`, or of nothing that could be read.
+template <class Socket>
+[[gnu::cold]] void note(const context& shared, const Socket& peer, const request* asked,
+                        bool http_1_0, const response& reply, metrics::ticks begun) {
+  const bool head = asked != nullptr && asked->verb == method::head;
+  shared.log->note({.socket = peer.native_handle(),
+                    .protocol = http_1_0 ? "HTTP/1.0" : "HTTP/1.1",
+                    .method = asked == nullptr ? std::string_view() : name_of(asked->verb),
+                    .path = asked == nullptr ? std::string_view() : asked->path,
+                    .status = text_of(reply.code).code,
+                    .bytes = head ? 0 : reply.body.size(),
+                    .duration = shared.metrics.time_since(begun)});
+}
+
 /// An answer that no request has been read for: a fresh socket takes it at once.
 template <class Sockets>
 void send_busy(typename Sockets::socket& peer, const context& shared) {
   worker_local& worker = this_worker();
   append_last(busy_response(), shared, worker);
+  if (shared.log != nullptr)
+    note(shared, peer, nullptr, false, busy_response(), metrics::now_ticks());
   const sent taken = peer.try_send(worker.output.bytes());
   shared.metrics.here().sent(taken.bytes);
 }
@@ -239,8 +255,10 @@ next connection<Sockets>::take_error(std::error_code error) {
 template <class Sockets>
 next connection<Sockets>::refuse(status code, next then) {
   worker_local& worker = this_worker();
+  const metrics::ticks begun = metrics::now_ticks();
   append_last(error_response(code), shared_, worker);
-  return flush(worker, {.begun = metrics::now_ticks(), .then = then, .answered = 1});
+  if (shared_.log != nullptr) note(shared_, socket_, nullptr, false, error_response(code), begun);
+  return flush(worker, {.begun = begun, .then = then, .answered = 1});
 }
 
 /// Appends answers to the worker's output until the input, or this connection's turn, is over. The
@@ -274,7 +292,9 @@ bool connection<Sockets>::read_request(std::string_view input, turn& result, wor
   result.used += consumed;
   if (what == parser::outcome::incomplete) return false;
   if (what == parser::outcome::refused) {
-    append_last(error_response(parser_.refusal()), shared_, worker);
+    const response refusal = error_response(parser_.refusal());
+    append_last(refusal, shared_, worker);
+    if (shared_.log != nullptr) note(shared_, socket_, nullptr, false, refusal, result.begun);
     ++result.answered;
     result.then = next::linger;
     return false;
@@ -309,6 +329,8 @@ void connection<Sockets>::answer_request(bool more, turn& result, worker_local& 
   // A peer that asked for the end, and sent no more, has nothing on its way that close() could
   // collide with.
   if (!keep) result.then = more || parser_.keep_alive() ? next::linger : next::close;
+  if (shared_.log != nullptr) [[unlikely]]
+    note(shared_, socket_, &asked, parser_.http_1_0(), reply, result.begun);
   parser_.release();
 
   shared_.metrics.here().request(route_, reply.code);

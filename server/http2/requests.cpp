@@ -101,6 +101,7 @@ void exchange::read_expect(std::string_view value) {
 }
 
 void exchange::on_header(bool too_large) {
+  taken_up_ = in_.session_.now();
   std::string().swap(fields_);
   may_be_call_ = false;
   if (too_large) objection_ = status::header_fields_too_large;
@@ -127,6 +128,7 @@ void exchange::on_data(std::span<const std::byte> bytes, bool /*last*/) {
 
 void exchange::on_end() {
   in_.wait_no_more(*this);
+  taken_up_ = in_.session_.now();
   if (!answered_) in_.complete(*this);
 }
 
@@ -160,6 +162,8 @@ void exchange::refuse(status why) {
 
 void exchange::answer(const response& what) {
   answered_ = true;
+  if (in_.shared_.log != nullptr) [[unlikely]]
+    note(what);
   http1::life::worker_local& worker = http1::life::this_worker();
   const metrics::registry& metrics = in_.shared_.metrics;
   const clock::time_point now = worker.coarse_now(metrics::now_ticks(), metrics.ticks_per_ms());
@@ -180,6 +184,19 @@ void exchange::answer(const response& what) {
   const auto header = std::span(fields).first(count);
   if (verb_ == method::head || what.body.empty()) return in_.session_.answer(*this, header);
   in_.session_.answer(*this, header, std::string(what.body));
+}
+
+/// To the access log.
+void exchange::note(const response& what) const {
+  const request from = asked();
+  const auto took = clock::now() - taken_up_;
+  in_.shared_.log->note({.socket = in_.peer_.socket(),
+                         .protocol = "HTTP/2",
+                         .method = name_of(from.verb),
+                         .path = from.path,
+                         .status = text_of(what.code).code,
+                         .bytes = from.verb == method::head ? 0 : what.body.size(),
+                         .duration = std::chrono::duration_cast<std::chrono::microseconds>(took)});
 }
 
 // All of them.

@@ -51,6 +51,7 @@ class exchange final : public h2::stream {
   [[nodiscard]] request asked() const noexcept;
   void refuse(status why);
   void answer(const response& what);
+  void note(const response& what) const;
 
   requests& in_;
   exchange* newer_ = nullptr;  // of all of a connection
@@ -59,6 +60,7 @@ class exchange final : public h2::stream {
   exchange* sooner_ = nullptr;  // of those whose body is waited for
   exchange* later_ = nullptr;
   clock::time_point deadline_;  // of its body
+  clock::time_point taken_up_;  // its header's end, or all of it
   std::string target_;
   std::string content_type_;
   std::string content_;

@@ -111,6 +111,12 @@ class registry {
   [[nodiscard]] totals total() const;
 
   [[nodiscard]] ticks ticks_per_ms() const noexcept { return ticks_per_ms_; }
+  /// 0 where another thread's counter ran behind.
+  [[nodiscard]] std::chrono::microseconds time_since(ticks begun) const noexcept {
+    const ticks now = now_ticks();
+    if (now < begun) return std::chrono::microseconds(0);
+    return std::chrono::microseconds((now - begun) * 1000 / ticks_per_ms_);
+  }
 
  private:
   slot& find_or_add();

@@ -183,6 +183,12 @@ void write_text(std::string& to, const snapshot& what) {
     single(to, "bwos_asio_lane_run_total", "counter", "Requests run by --asio-lane.",
            *what.asio_lane_run);
   }
+  if (what.access_log) {
+    constexpr std::string_view lines = "bwos_access_log_lines_total";
+    open(to, lines, "counter", "Lines of the access log, by what became of them.");
+    sample(to, lines, "result=\"written\"", what.access_log->written);
+    sample(to, lines, "result=\"dropped\"", what.access_log->dropped);
+  }
 }
 
 }  // namespace bwos::server::metrics

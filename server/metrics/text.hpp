@@ -9,6 +9,7 @@
 
 #include <bwos/statistics.hpp>
 
+#include "access_log.hpp"
 #include "grpc/transport.hpp"
 #include "metrics/registry.hpp"
 
@@ -27,6 +28,7 @@ struct snapshot {
   std::optional<std::uint64_t> grpc_refused;      ///< Where native.
   std::optional<pool_statistics> pool;            ///< Where one of ours is what runs.
   std::optional<std::uint64_t> asio_lane_run;     ///< Where there is such a lane.
+  std::optional<access_log_counts> access_log;    ///< Where there is one.
   std::string_view executor;
   reactor_kind reactor = reactor_kind::none;
   std::string_view version;

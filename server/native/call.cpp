@@ -203,6 +203,9 @@ void handler_run::promise_type::discard(frame_link& self) noexcept {
 void call::on_field(std::string_view name, std::string_view value) {
   if (name == ":path") {
     method_ = peer_->shared_.methods.find(value);
+    if (peer_->shared_.log != nullptr) [[unlikely]] {
+      noted_ = std::make_unique<noted>(noted{std::string(value), peer_->now_});
+    }
   } else if (name == ":method") {
     posted_ = value == "POST";
   } else if (name == "content-type") {
@@ -355,6 +358,8 @@ void call::on_closed(h2::error why) {
   open_ = false;
   if (why != h2::error::none || !answered_) cancel();
   if (peer_->borrower_ == this) peer_->borrower_ = nullptr;
+  const bool refused = why == h2::error::refused_stream;
+  note_end("gRPC", static_cast<unsigned>(refused ? rpc::code::unavailable : rpc::code::cancelled));
   peer_->release(*this);
 }
 
@@ -411,9 +416,26 @@ void call::begin_answer() {
   if (!std::exchange(began_, true)) peer_->session_.begin(*this, header());
 }
 
+/// To the access log, once: what comes behind it was not its end.
+void call::note_end(std::string_view protocol, unsigned status) noexcept {
+  if (!noted_) [[likely]]
+    return;
+  const auto took = clock::now() - noted_->since;
+  peer_->shared_.log->note(
+      {.socket = peer_->socket(),
+       .protocol = protocol,
+       .method = posted_ ? "POST" : "other",
+       .path = noted_->path,
+       .status = status,
+       .bytes = noted_->bytes,
+       .duration = std::chrono::duration_cast<std::chrono::microseconds>(took)});
+  noted_.reset();
+}
+
 /// Behind the messages of a stream.
 void call::finish_answer() {
   if (!began_) return answer_without_messages();
+  note_end("gRPC", static_cast<unsigned>(status_.what));
   peer_->answered(*this);
   peer_->session_.finish(*this);
 }
@@ -424,6 +446,7 @@ void call::fail(rpc::code what, std::string_view message) {
   if (!began_) {
     answer_without_messages();
   } else {
+    note_end("gRPC", static_cast<unsigned>(what));
     peer_->answered(*this);
     peer_->session_.cut(*this);
   }
@@ -433,11 +456,14 @@ void call::fail(rpc::code what, std::string_view message) {
 /// By status_, and if that is good, reply_.
 void call::answer() {
   if (!status_.ok()) return answer_without_messages();
+  if (noted_) noted_->bytes = reply_.size();
+  note_end("gRPC", 0);
   peer_->answered(*this);
   peer_->session_.answer(*this, header(), std::move(reply_));
 }
 
 void call::answer_without_messages() {
+  note_end("gRPC", static_cast<unsigned>(status_.what));
   peer_->answered(*this);
   encoded_message_ = percent_encode(rpc::shortened(status_.message));
   std::array<field, 5> fields{ok_status, content_type, field{"grpc-status", text_of(status_.what)}};
@@ -456,6 +482,7 @@ void call::answer_without_messages() {
 
 /// No gRPC at all: the status is HTTP's.
 void call::refuse(std::string_view http_status) {
+  note_end("HTTP/2", http_status == "405" ? 405 : 415);
   peer_->answered(*this);
   const std::array<field, 2> fields{field{":status", http_status}, field{"allow", "POST"}};
   peer_->session_.answer(*this, std::span(fields).first(http_status == "405" ? 2 : 1));

@@ -119,6 +119,7 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   void fail(rpc::code what, std::string_view message);
   void answer();
   void refuse(std::string_view http_status);
+  void note_end(std::string_view protocol, unsigned status) noexcept;
 
   static constexpr std::size_t prefix_size = 5;
 
@@ -137,6 +138,13 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   std::vector<std::pair<std::string, std::string>> metadata_;
   std::string encoded_message_;  // grpc-message
   std::unique_ptr<additions> additions_;
+  /// For the access log, until its end is noted; null where there is none.
+  struct noted {
+    std::string path;
+    clock::time_point since;
+    std::uint64_t bytes = 0;  // of replies, on their way
+  };
+  std::unique_ptr<noted> noted_;
   std::unique_ptr<exchange> exchange_;         // of a streaming call that runs
   std::array<h2::field, 2> trailers_{};        // what trailers() gives
   std::array<std::byte, prefix_size> prefix_;  // of the message

@@ -46,6 +46,7 @@ class connection : public connection_base<Sockets> {
         http_(http),
         first_(std::move(first)),
         peer_(of, socket_.waker(), clock::now(), http) {
+    if (of.log != nullptr) peer_.socket(socket_.native_handle());
     set_deadline();
   }
 

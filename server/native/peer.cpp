@@ -206,6 +206,7 @@ void peer::look_at(call& which, bool from_inbox) {
     took(which, left.read);
     if (!written_.empty()) {
       which.begin_answer();
+      if (which.noted_) which.noted_->bytes += written_.size();
       session_.append(which, written_);
     }
     if (left.ended) {
@@ -399,6 +400,7 @@ void peer::lost() noexcept {
   for (call* each = newest_; each != nullptr;) {
     call& lost = *std::exchange(each, each->older_);
     lost.cancel();
+    lost.note_end("gRPC", static_cast<unsigned>(rpc::code::cancelled));
     lost.open_ = lost.ready_ = lost.timed_ = false;
     release(lost);
   }

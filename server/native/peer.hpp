@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "access_log.hpp"
 #include "executor.hpp"
 #include "h2/session.hpp"
 #include "http2/requests.hpp"
@@ -39,6 +40,7 @@ struct shared {
   /// Set once, before every connection is interrupted, which tells who has missed it, and behind
   /// the drain's bell.
   const std::atomic<bool>& leaving;
+  access_log* log = nullptr;  ///< Where every call's end is noted, if any.
 };
 
 class peer final : h2::application {
@@ -79,6 +81,10 @@ class peer final : h2::application {
 
   /// Of requests_, within feed(): a stream that has turned out to be a call.
   [[nodiscard]] h2::stream& open_call();
+
+  /// Of the connection, for the access log; below 0 where there is none.
+  [[nodiscard]] int socket() const noexcept { return socket_; }
+  void socket(int fd) noexcept { socket_ = fd; }
 
  private:
   friend class call;
@@ -139,6 +145,7 @@ class peer final : h2::application {
   clock::time_point leave_at_;
   clock::time_point cut_at_ = clock::time_point::max();  // what of its calls goes on after its age
   clock::time_point sweep_at_;
+  int socket_ = -1;
   leave leave_ = leave::no;
   bool probed_ = false;
 };

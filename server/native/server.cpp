@@ -38,7 +38,7 @@ server::server(runtime& where, const std::string& address, int backlog, std::siz
 
 server::server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t connections_max,
                const service& handlers, metrics::registry& metrics, const h2::limits& http2,
-               const call_limits& calls)
+               const call_limits& calls, access_log* log)
     : methods_(all_methods(handlers)),
       counters_(metrics),
       shared_{.workers = where.workers(),
@@ -47,7 +47,8 @@ server::server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t
               .methods = methods_,
               .http2 = http2,
               .calls = calls,
-              .leaving = leaving_},
+              .leaving = leaving_,
+              .log = log},
       listener_(std::move(bound)) {
   if (listener_) listener_->start_grpc(shared_, connections_max);
 }

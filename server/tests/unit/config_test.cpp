@@ -58,6 +58,8 @@ TEST(config, listens_on_loopback_unless_told_otherwise) {
   EXPECT_EQ(defaults.pool_options().queue_age_interval, 0s);
   EXPECT_EQ(defaults.stall_timeout, 10s);
   EXPECT_EQ(defaults.log_format, log_format::text);
+  EXPECT_EQ(defaults.access_log.file, "");
+  EXPECT_EQ(defaults.access_log.sample, 1U);
   EXPECT_EQ(defaults.drain_delay, 0s);
   EXPECT_EQ(defaults.http.drain_idle, 1s);
   EXPECT_EQ(defaults.drain_timeout, 30s);
@@ -124,7 +126,13 @@ TEST(config, reads_every_flag) {
                                "--log-level",
                                "warn",
                                "--log-format",
-                               "json"});
+                               "json",
+                               "--access-log",
+                               "-",
+                               "--access-log-sample",
+                               "10",
+                               "--access-log-buffer",
+                               "64KiB"});
   const config& all = accepted(result);
   EXPECT_EQ(all.http_listen, "[::]:0");
   EXPECT_EQ(all.grpc.address, "127.0.0.1:1");
@@ -154,6 +162,9 @@ TEST(config, reads_every_flag) {
   EXPECT_EQ(all.http.drain_idle, 6s);
   EXPECT_EQ(all.drain_timeout, 0s);
   EXPECT_EQ(all.log_level, "warn");
+  EXPECT_EQ(all.access_log.file, "-");
+  EXPECT_EQ(all.access_log.sample, 10U);
+  EXPECT_EQ(all.access_log.buffer_bytes_max, 64U << 10);
   EXPECT_EQ(all.log_format, log_format::json);
 }
 
@@ -183,6 +194,11 @@ TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
       {{"--body-bytes-max", "1TiB"}, {"--body-bytes-max 1TiB", "0 to 1GiB"}},
       {{"--log-level", "loud"}, {"--log-level loud", "trace|debug|info|warn|error|off"}},
       {{"--log-format", "xml"}, {"--log-format xml", "text|json"}},
+      {{"--access-log", "-", "--access-log-sample", "0"},
+       {"--access-log-sample 0", "1 to 1000000"}},
+      {{"--access-log", "-", "--access-log-buffer", "1KiB"},
+       {"--access-log-buffer 1KiB", "4KiB to 1GiB"}},
+      {{"--access-log-sample", "2"}, {"--access-log-sample 2", "left out with no --access-log"}},
       {{"--stall-timeout", "10"}, {"--stall-timeout 10", "0 to 24h"}},
       {{"--queue-age-max", "2m"}, {"--queue-age-max 2m", "0 to 1m"}},
       {{"--queue-age-max", "4999us"}, {"--queue-age-max 4999us", "5ms to 1m"}},

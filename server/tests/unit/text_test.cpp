@@ -36,6 +36,7 @@ snapshot filled() {
   what.grpc_refused = 14;
   what.pool.emplace().workers.resize(3);
   what.pool->workers[2].steal_hit = 5;
+  what.access_log = access_log_counts{.written = 15, .dropped = 16};
   what.executor = "bwos";
   what.reactor = reactor_kind::epoll;
   what.version = "1.2.3";
@@ -57,6 +58,8 @@ TEST(text, is_what_prometheus_reads) {
   EXPECT_NE(text.find("bwos_http_received_bytes_total 12345678901234567\n"), std::string::npos);
   EXPECT_EQ(read.value("bwos_http_timeouts_total{kind=\"body\"}"), 4);
   EXPECT_EQ(read.value("bwos_http_shed_total"), 8);
+  EXPECT_EQ(read.value("bwos_access_log_lines_total{result=\"written\"}"), 15);
+  EXPECT_EQ(read.value("bwos_access_log_lines_total{result=\"dropped\"}"), 16);
   EXPECT_DOUBLE_EQ(read.value("bwos_queue_age_seconds"), 0.025);
   EXPECT_EQ(read.value("bwos_http_connections"), 6);
   EXPECT_EQ(read.value("bwos_grpc_ended_total{result=\"ok\"}"), 7);
