@@ -107,6 +107,16 @@ int open_file(const std::string& path) noexcept {
   return path == "-" ? STDOUT_FILENO : ::open(path.c_str(), flags, 0640);
 }
 
+/// Whether the last line of a file has no end: a disk was full, or the power went.
+bool ends_in_a_cut_line(const std::string& path, off_t size) noexcept {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return false;  // to be written, not to be read
+  char last = '\n';
+  const bool cut = ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+  ::close(fd);
+  return cut;
+}
+
 std::uint64_t lines_in(std::string_view text) noexcept {
   return static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
 }
@@ -140,12 +150,11 @@ struct access_log::buffer {
 
 access_log::access_log(const access_log_options& how)
     : id_(next_id()), how_(how), file_(open_file(how.file)) {
-  struct stat kind{};
-  if (file_ < 0 || ::fstat(file_, &kind) != 0) {
+  if (file_ < 0) {
     throw start_error("--access-log " + how_.file + ": " + std::generic_category().message(errno) +
                       "; must be a file that can be written, - for stdout, or '' for none");
   }
-  is_regular_ = S_ISREG(kind.st_mode);
+  look_at_file();
   rest_.reserve(8 * access_path_max);  // more than any line: nothing is allocated when one is cut
   writer_ = std::thread([this] { run(); });
 }
@@ -252,6 +261,13 @@ void access_log::run() {
   }
 }
 
+void access_log::look_at_file() noexcept {
+  struct stat kind{};
+  is_regular_ = ::fstat(file_, &kind) == 0 && S_ISREG(kind.st_mode);
+  is_cut_ = is_regular_ && file_ != STDOUT_FILENO && kind.st_size > 0 &&
+            ends_in_a_cut_line(how_.file, kind.st_size);
+}
+
 /// A buffer's lines at a time: `taken_` and its string take turns.
 void access_log::collect() {
   for (std::size_t i = 0;; ++i) {  // ends: at the last thread's
@@ -273,11 +289,13 @@ void access_log::collect() {
 void access_log::put(std::string_view lines) {
   std::uint64_t whole = 0;
   std::uint64_t lost = 0;
+  if (lines.empty() && rest_.empty()) return;
+  if (is_cut_) is_cut_ = write_some("\n") == 0;
   if (!rest_.empty()) {
     rest_.erase(0, write_some(rest_));
     whole = rest_.empty() ? 1 : 0;
   }
-  if (!rest_.empty()) {
+  if (is_cut_ || !rest_.empty()) {
     lost = lines_in(lines);
   } else {
     const std::size_t taken = write_some(lines);
@@ -336,8 +354,7 @@ void access_log::open_again() {
   }
   ::close(file_);
   file_ = opened;
-  struct stat kind{};
-  is_regular_ = ::fstat(file_, &kind) == 0 && S_ISREG(kind.st_mode);
+  look_at_file();
   has_failed_ = false;
   tries_ = 0;
   if (rest_.empty()) return;

@@ -76,6 +76,7 @@ class access_log {
   void wake(bool at_once) noexcept;
   void run();
   void open_again();
+  void look_at_file() noexcept;
   void collect();
   void put(std::string_view lines);
   std::size_t write_some(std::string_view text);
@@ -97,6 +98,7 @@ class access_log {
   // The writer's.
   int file_ = -1;
   bool is_regular_ = false;
+  bool is_cut_ = false;  // a line that is not finished any more ends the file
   std::string taken_;
   std::string rest_;  // of a line whose beginning has been written
   int tries_ = 0;     // in vain, since it is hurried

@@ -204,7 +204,8 @@ void call::on_field(std::string_view name, std::string_view value) {
   if (name == ":path") {
     method_ = peer_->shared_.methods.find(value);
     if (peer_->shared_.log != nullptr) [[unlikely]] {
-      noted_ = std::make_unique<noted>(noted{std::string(value), peer_->now_});
+      noted_ = std::make_unique<noted>(
+          noted{std::string(value.substr(0, value.find('?'))), peer_->now_});
     }
   } else if (name == ":method") {
     posted_ = value == "POST";

@@ -136,7 +136,7 @@ class AccessLog(unittest.TestCase):
             hello = b"\0\0\0\0\3\n\1a"
             for where in (base, "http://" + server.grpc_address):
                 curl(*grpc, where + "/helloworld.Greeter/SayHello", input=hello)
-                curl(*grpc, where + "/helloworld.Greeter/No", input=hello)
+                curl(*grpc, where + "/helloworld.Greeter/No?secret=1", input=hello)
                 curl(*grpc, "-H", "grpc-timeout: 100m", where + "/grpc.health.v1.Health/Watch", input=bytes(5))
                 expected += [("gRPC", "POST", "/helloworld.Greeter/SayHello", 0, 14),
                              ("gRPC", "POST", "/helloworld.Greeter/No", 12, 0),

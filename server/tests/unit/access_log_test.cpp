@@ -205,6 +205,58 @@ TEST_F(access_log_test, a_line_that_the_disk_has_cut_is_finished_once_there_is_r
   EXPECT_NE(lines.back().find("/last"), std::string::npos);
 }
 
+TEST_F(access_log_test, behind_a_line_that_was_cut_for_ever_the_next_begins_a_new_one) {
+  std::ofstream(path()) << R"({"time":"2001-)";
+  access_log_counts counted;
+  {
+    access_log log({.file = path()});
+    log.note({.path = "/a"});
+    log.reopen();
+    log.note({.path = "/b"});
+    for (int i = 0; i < 5000 && log.counts().written < 2; ++i) std::this_thread::sleep_for(1ms);
+    counted = log.counts();
+  }
+  EXPECT_EQ(counted.written, 2U);
+  EXPECT_EQ(counted.dropped, 0U);
+  const std::vector<std::string> lines = lines_of(path());
+  ASSERT_EQ(lines.size(), 3U);
+  for (const std::size_t i : {1U, 2U}) EXPECT_TRUE(lines[i].starts_with("{\"time\"")) << lines[i];
+}
+
+TEST_F(access_log_test, a_full_disk_with_a_cut_line_is_told_to_open_it_anew) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  access_log_counts counted;
+  {
+    access_log log({.file = path()});
+    const rlimit small{.rlim_cur = 5000, .rlim_max = before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    const auto settled = [&log, &counted](std::uint64_t lines) {
+      for (int i = 0; i < 5000; ++i) {
+        counted = log.counts();
+        if (counted.written + counted.dropped >= lines) return;
+        std::this_thread::sleep_for(1ms);
+      }
+    };
+    for (int i = 0; i < 100; ++i) log.note({});
+    settled(99);
+    log.reopen();
+    settled(100);  // the one that was cut is lost with that
+    log.note({});
+    settled(101);
+    EXPECT_EQ(counted.written + counted.dropped, 101U);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    log.note({.path = "/last"});
+    settled(102);
+  }
+  EXPECT_EQ(counted.written + counted.dropped, 102U);
+  const std::vector<std::string> lines = lines_of(path());
+  EXPECT_EQ(lines.size(), counted.written + 1);
+  EXPECT_TRUE(lines.back().starts_with("{\"time\"") && lines.back().ends_with("}"));
+  EXPECT_NE(lines.back().find("/last"), std::string::npos);
+}
+
 TEST_F(access_log_test, a_pipe_that_nobody_reads_holds_up_nobody) {
   ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
   const int reader = ::open(path().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
