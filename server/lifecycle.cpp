@@ -39,9 +39,13 @@ std::size_t connections_max(const config& settings) noexcept {
 [[noreturn]] void refuse_address(const char* flag, const std::string& address,
                                  const std::exception& why) {
   const auto* system = dynamic_cast<const std::system_error*>(&why);
+  // Whoever has it may leave, and an interface may come up.
+  const bool may_pass = system && (system->code() == std::errc::address_in_use ||
+                                   system->code() == std::errc::address_not_available);
   throw start_error(std::string(flag) + " " + address + ": " +
-                    (system ? system->code().message() : why.what()) +
-                    "; must be a free ADDRESS:PORT of this machine, port 0 to 65535");
+                        (system ? system->code().message() : why.what()) +
+                        "; must be a free ADDRESS:PORT of this machine, port 0 to 65535",
+                    may_pass);
 }
 
 }  // namespace

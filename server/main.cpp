@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
     return serve(parsed.settings);
   } catch (const bwos::server::start_error& error) {
     std::cerr << "bwos-server: " << error.what() << '\n';
-    return 2;
+    return error.may_pass ? 1 : 2;
   } catch (const std::exception& error) {
     std::cerr << "bwos-server: cannot start: " << error.what() << '\n';
     return 1;

@@ -229,29 +229,33 @@ class Lifecycle(unittest.TestCase):
 
 
 class CommandLine(unittest.TestCase):
-    def refuse(self, *arguments):
+    def refuse(self, *arguments, status=2):
         done = subprocess.run([SERVER, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
-        self.assertEqual(done.returncode, 2, done)
+        self.assertEqual(done.returncode, status, done)
         self.assertEqual(done.stdout, "")
         lines = [line for line in done.stderr.splitlines() if "[info]" not in line]
         self.assertEqual(len(lines), 1, done.stderr)
         return lines[0]
 
-    def test_an_address_in_use_is_named_with_its_flag(self):
+    def test_an_address_in_use_is_named_with_its_flag_and_may_be_tried_again(self):
+        """1, where a bad value has 2: a service manager may start it once more."""
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             address = "127.0.0.1:%d" % taken.getsockname()[1]
-            line = self.refuse("--http-listen", address, "--grpc-listen", "127.0.0.1:0")
+            line = self.refuse("--http-listen", address, "--grpc-listen", "127.0.0.1:0", status=1)
             self.assertRegex(line, rf"--http-listen {address}: Address already in use; must be ")
-            line = self.refuse("--http-listen", "127.0.0.1:0", "--grpc-listen", address)
-            self.assertRegex(line, rf"--grpc-listen {address}: Address already in use; must be ")
+            for by in ("native", "grpc++"):
+                line = self.refuse("--http-listen", "127.0.0.1:0", "--grpc", by, "--grpc-listen", address, status=1)
+                self.assertRegex(line, rf"--grpc-listen {address}: Address already in use; must be ")
+        line = self.refuse("--http-listen", "192.0.2.1:80", status=1)
+        self.assertRegex(line, "--http-listen 192.0.2.1:80: Cannot assign requested address; must be ")
+        self.assertRegex(self.refuse("--http-listen", "nowhere.invalid:80"), "--http-listen nowhere.invalid:80: ")
 
     def test_bad_values_are_named_in_one_line(self):
         self.assertRegex(self.refuse("--workers", "0"), "--workers 0: .*1 to 1024")
         self.assertRegex(self.refuse("--idle-timeout", "5"), "--idle-timeout 5: .*1ms to 24h")
         self.assertRegex(self.refuse("--reactor", "io_uring", "--reactor-group", "2"), "--reactor-group 2: ")
-        self.assertRegex(self.refuse("--http-listen", "192.0.2.1:80"), "--http-listen 192.0.2.1:80: ")
         self.assertRegex(self.refuse("--unknown"), "--unknown")
         self.assertRegex(self.refuse("--workers"), "--workers")
 
