@@ -1,26 +1,31 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the server beside its peers, on loopback, and compares them round by round."""
+"""Measures the server beside its peers, on this machine or on two, and compares them round by round."""
 
 import argparse
 import os
+import shlex
 import shutil
 import signal
 import sys
 import time
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from lib import measure, page, plans, report, resume, tools  # noqa: E402
+from lib import hosts, measure, page, plans, report, resume, tools  # noqa: E402
+from lib.hosts import Hosts, Lost  # noqa: E402
 from lib.measure import REPOSITORY, Failed  # noqa: E402
 from lib.rounds import Measurement, Settings, progress  # noqa: E402
-from lib.scenario import Scenario  # noqa: E402
+from lib.scenario import Cell, Scenario  # noqa: E402
 from lib.servers import missing_flag, missing_program  # noqa: E402
 
 # What the command line may say otherwise than the plan; kept in machine.json, so that --resume does the same.
+# And where it runs.
+PLACES = ("server", "client", "ssh", "server_address", "netns", "delay", "installed")
 OVERRIDES = ("only", "rounds", "rounds_max", "seconds", "rates", "realtime", "seed")
 
 
@@ -41,6 +46,16 @@ def _rates(text: str) -> list[float]:
     if min(rates) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of rates such as 28000,40000")
     return rates
+
+
+def _delay(text: str) -> float:
+    try:
+        delay = float(text)
+    except ValueError:
+        delay = -1
+    if not 0 <= delay <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of milliseconds from 0 to 10000")
+    return delay
 
 
 def listing(cpus: tuple[int, int]) -> str:
@@ -69,6 +84,18 @@ def parse_arguments(kept: str) -> argparse.Namespace:
     add("--resume", type=Path, metavar="FOLDER", help="go on with a run that was stopped, as it was begun")
     add("--list", action="store_true", help="the kept plans")
     add("--build-dir", type=Path, default=REPOSITORY / "build" / "release", help="default build/release")
+    where = parser.add_argument_group("where it runs, if not all on this machine")
+    add = where.add_argument
+    add("--server", metavar="USER@HOST",
+        help="of the servers, by ssh with a key: our programs are copied there for the run")  # fmt: skip
+    add("--client", metavar="USER@HOST", help="of the load tools: wrk, ghz and h2load must be installed there")
+    add("--server-address", metavar="ADDR",
+        help="at which servers listen and are reached; default: where ssh reached that host")  # fmt: skip
+    add("--ssh", metavar="COMMAND", help="default ssh; or as: --ssh 'ssh -p 2222'")
+    add("--netns", action="store_true", help="two network namespaces on this machine, with a wire between them; root")
+    add("--delay", type=_delay, metavar="MS", help="of what each end of that wire sends, by netem; default 0")
+    add("--installed", action="store_true", default=None,
+        help="run the programs that are installed there, from PATH, and copy none")  # fmt: skip
     instead = parser.add_argument_group("instead of what the plan says")
     add = instead.add_argument
     add("--only", action="append", metavar="VARIANT", help="measure these variants only; repeatable")
@@ -83,12 +110,27 @@ def parse_arguments(kept: str) -> argparse.Namespace:
     if [bool(arguments.plan), bool(arguments.resume), arguments.list].count(True) != 1:
         parser.error("it takes a plan, or --resume FOLDER, or --list")
     if arguments.resume:
-        for name in ("out", *OVERRIDES):
-            if getattr(arguments, name) is not None:
+        for name in ("out", *OVERRIDES, *PLACES):
+            if getattr(arguments, name):
                 flag = "--" + name.replace("_", "-")
                 parser.error(f"--resume goes on as the run was begun: {flag} has no place beside it")
+    if arguments.netns and (arguments.server or arguments.client):
+        parser.error("--netns makes two hosts of this machine: --server and --client have no place beside it")
+    if arguments.delay and not arguments.netns:
+        parser.error("--delay is of the wire that --netns makes")
+    if arguments.server_address and not (arguments.server or arguments.client):
+        parser.error("--server-address is for servers that another host reaches: with --server or --client")
     arguments.build_dir = arguments.build_dir.resolve()
     return arguments
+
+
+def hosts_at(places: dict) -> AbstractContextManager[Hosts]:
+    if places.get("netns"):
+        return hosts.in_namespaces(places.get("delay") or 0)
+    if places.get("server") or places.get("client"):
+        ssh = shlex.split(places.get("ssh") or "ssh")
+        return hosts.by_ssh(places.get("server"), places.get("client"), ssh, places.get("server_address"))
+    return hosts.local()
 
 
 def overridden(scenario: Scenario, overrides: dict) -> Scenario:
@@ -112,27 +154,34 @@ def overridden(scenario: Scenario, overrides: dict) -> Scenario:
     return replace(scenario, rounds=rounds, rounds_max=rounds_max, seconds=seconds, cells=cells)
 
 
-def available(scenario: Scenario, overrides: dict, build_dir: Path) -> Scenario:
-    """The scenario without what cannot run here, each left out by name; Failed when nothing is left."""
+def missing(cell: Cell, build_dir: Path | None, on: Hosts) -> str | None:
+    """Why the cell cannot be measured there."""
+    if cell.tool in tools.HINTS and not on.client.find(cell.tool):
+        return f"{cell.tool} is not installed on {on.client.name}; get it with: {tools.HINTS[cell.tool]}"
+    if cell.tool in ("idle", "soak") and on.client.prefix:
+        return f"the connections of {cell.tool} come from this machine, not from {on.client.name}"
+    why = missing_program(on.client, build_dir, cell.tool) if cell.tool == "bwos-load" else None
+    return why or hosts.too_many(on, cell.connections)
+
+
+def available(scenario: Scenario, overrides: dict, build_dir: Path | None, on: Hosts) -> Scenario:
+    """The scenario without what cannot run there, each left out by name; Failed when nothing is left."""
     cells = []
     for cell in scenario.cells:
-        if cell.tool in tools.HINTS and not tools.find(cell.tool):
-            why = f"{cell.tool} is not installed; get it with: {tools.HINTS[cell.tool]}"
-        else:
-            why = missing_program(build_dir, cell.tool) if cell.tool == "bwos-load" else None
-        if why:
+        if why := missing(cell, build_dir, on):
             progress(f"{scenario.name}: left out: {cell.name}: {why}")
         else:
             cells.append(cell)
     if not cells:
-        raise Failed("no tool to measure with")
-    if any(cell.client_cpu is not None for cell in cells) and len(os.sched_getaffinity(0)) < 2:
+        raise Failed("nothing of it can be measured here")
+    pinned = any(cell.client_cpu is not None for cell in cells)
+    if pinned and on.one_machine and len(on.server.facts["cpus"]) < 2:
         raise Failed("server and client need a CPU each, and there is one")
     kept = []
     for variant in scenario.variants:
         if overrides["only"] and variant.name not in overrides["only"]:
             continue
-        why = missing_program(build_dir, variant.program) or missing_flag(build_dir, variant)
+        why = missing_program(on.server, build_dir, variant.program) or missing_flag(on.server, build_dir, variant)
         if why:
             progress(f"{scenario.name}: left out: {variant.name}: {why}")
         else:
@@ -142,6 +191,8 @@ def available(scenario: Scenario, overrides: dict, build_dir: Path) -> Scenario:
     names = [variant.name for variant in kept]
     if any(cell.busy and not cell.rate for cell in cells) and scenario.calibrate_with not in names:
         raise Failed(f"{scenario.calibrate_with} decides the rates: measure it too, or give --rates")
+    for note in hosts.short_queues(on, max(cell.connections for cell in cells)):
+        progress(f"note: {note}")
     baseline = scenario.baseline if scenario.baseline in names else None
     return replace(scenario, variants=tuple(kept), cells=tuple(cells), baseline=baseline)
 
@@ -169,43 +220,44 @@ def new_folder(out: Path | None, name: str) -> Path:
     raise Failed(f"no free name for {base} in {results}")
 
 
-def begin(arguments: argparse.Namespace, cpus: tuple[int, int]) -> bool:
+def begin(arguments: argparse.Namespace, on: Hosts) -> bool:
     overrides = {name: getattr(arguments, name) for name in OVERRIDES}
-    plan = plans.load(arguments.plan, cpus)
-    scenario = available(overridden(plan, overrides), overrides, arguments.build_dir)
+    build_dir = None if arguments.installed else arguments.build_dir
+    plan = plans.load(arguments.plan, on.cpus)
+    scenario = available(overridden(plan, overrides), overrides, build_dir, on)
     folder = new_folder(arguments.out, scenario.name)
     copy = folder / f"{scenario.name}.toml"
     shutil.copyfile(arguments.plan, copy)
-    facts = report.machine(arguments.build_dir)
+    facts = report.machine(build_dir, on)
     facts |= {
         "scenario": asdict(scenario),
         "overrides": overrides,
-        "commands": {each.name: each.command(arguments.build_dir) for each in scenario.variants},
-        "same": resume.fingerprint(scenario, copy, arguments.build_dir, facts),
+        "places": {name: value for name in PLACES if (value := getattr(arguments, name))},
+        "commands": {each.name: each.command(build_dir, on.address) for each in scenario.variants},
+        "same": resume.fingerprint(scenario, copy, build_dir, on, facts),
     }
     progress(f"{scenario.name}: {scenario.question} At most {plan.minutes:g} min -> {folder}")
-    return carry_out(scenario, facts, folder, arguments.build_dir)
+    return carry_out(scenario, facts, folder, build_dir, on)
 
 
-def go_on(folder: Path, build_dir: Path, cpus: tuple[int, int]) -> bool:
-    facts = resume.facts_of(folder)
+def go_on(folder: Path, facts: dict, build_dir: Path | None, on: Hosts) -> bool:
     name = facts["scenario"]["name"]
     copy = folder / f"{name}.toml"
-    scenario = overridden(plans.load(copy, cpus), facts["overrides"])
-    scenario = available(scenario, facts["overrides"], build_dir)
-    now = report.machine(build_dir)
-    resume.check(folder, facts, scenario, resume.fingerprint(scenario, copy, build_dir, now))
+    scenario = overridden(plans.load(copy, on.cpus), facts["overrides"])
+    scenario = available(scenario, facts["overrides"], build_dir, on)
+    now = report.machine(build_dir, on)
+    resume.check(folder, facts, scenario, resume.fingerprint(scenario, copy, build_dir, on, now))
     facts.setdefault("resumed", []).append({key: now[key] for key in ("utc", "commit", "load_before")})
     rates = facts.get("rates", {})
     cells = tuple(replace(cell, rate=rates.get(cell.name, cell.rate)) for cell in scenario.cells)
     progress(f"{name}: goes on in {folder}")
-    return carry_out(replace(scenario, cells=cells), facts, folder, build_dir)
+    return carry_out(replace(scenario, cells=cells), facts, folder, build_dir, on)
 
 
-def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path) -> bool:
+def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path | None, on: Hosts) -> bool:
     """False when it was interrupted; what was measured until then is reported."""
     overrides = {key: value for key, value in facts["overrides"].items() if value is not None}
-    settings = Settings(build_dir, overrides.get("realtime", 10), overrides.get("seed", 1))
+    settings = Settings(build_dir, on, overrides.get("realtime", 10), overrides.get("seed", 1))
     measurement = Measurement(scenario, settings, folder)
     finished = False
     try:
@@ -216,6 +268,8 @@ def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path) ->
         finished = True
     except KeyboardInterrupt:
         progress(f"interrupted: what was measured is kept; go on with --resume {folder}")
+    except Lost as why:
+        progress(f"{why}: what was measured is kept; go on with --resume {folder}")
     finally:
         measure.stop_all()
         measurement.close()
@@ -244,11 +298,15 @@ def main() -> int:
     if arguments.list:
         print(kept)
         return 0
-    measure.raise_descriptor_limit()
     try:
-        if arguments.resume:
-            return 0 if go_on(arguments.resume, arguments.build_dir, cpus) else 130
-        return 0 if begin(arguments, cpus) else 130
+        if arguments.plan:
+            plans.load(arguments.plan, cpus)  # what is wrong in it is told before anything starts
+            with hosts_at(vars(arguments)) as on:
+                return 0 if begin(arguments, on) else 130
+        facts = resume.facts_of(arguments.resume)
+        places = facts.get("places", {})
+        with hosts_at(places) as on:
+            return 0 if go_on(arguments.resume, facts, None if places.get("installed") else arguments.build_dir, on) else 130
     except Failed as why:
         print(f"error: {why}", file=sys.stderr)
         return 1

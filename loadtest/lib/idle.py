@@ -5,7 +5,7 @@ import socket
 import struct
 import time
 
-from lib import measure
+from lib import agent
 from lib.measure import Failed
 
 REQUEST = b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -15,8 +15,14 @@ SETTLE_S = 0.5
 LINGER_RESET = struct.pack("ii", 1, 0)
 
 
-def _asked_once(port: int) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+def connected(target: str, timeout_s: float) -> socket.socket:
+    """To ADDRESS:PORT."""
+    address, _, port = target.rpartition(":")
+    return socket.create_connection((address.strip("[]"), int(port)), timeout_s)
+
+
+def _asked_once(target: str) -> socket.socket:
+    connection = connected(target, 10)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
     connection.sendall(REQUEST)
     answer = b""
@@ -52,8 +58,8 @@ CALL = (
 )  # fmt: skip
 
 
-def _called_once(port: int) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+def _called_once(target: str) -> socket.socket:
+    connection = connected(target, 10)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
     connection.sendall(CALL)
     received, message = b"", b""
@@ -78,15 +84,14 @@ def _called_once(port: int) -> socket.socket:
 
 def measure_idle(server, count: int, grpc: bool = False) -> dict:
     """Opens `count` connections that each get one answer, and leaves them open meanwhile."""
-    if measure.raise_descriptor_limit() < count + 100:
-        raise Failed(f"{count} connections need a descriptor limit (ulimit -Hn) of {count + 100}")
-    before = measure.rss_kib(server.pid)
+    agent.raise_descriptor_limit()
+    before = server.sample()["rss_kib"]
     connections: list[socket.socket] = []
     try:
         for _ in range(count):
-            connections.append(_called_once(server.grpc_port) if grpc else _asked_once(server.http_port))
+            connections.append(_called_once(server.grpc) if grpc else _asked_once(server.http))
         time.sleep(SETTLE_S)
-        after = measure.rss_kib(server.pid)
+        after = server.sample()["rss_kib"]
     except OSError as error:
         raise Failed(f"connection {len(connections) + 1} of {count}: {error}") from error
     finally:

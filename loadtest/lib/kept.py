@@ -66,17 +66,19 @@ class Run:
         if cell.rate:
             return "client late" if (of("late_p99_us") or 0) > LATE_SHARE * (of("p99_us") or math.inf) else ""
         cpus = len(self.facts.get("cpus", ())) or math.inf
+        apart = self.facts.get("client_machine")
+        own = len(apart["cpus"]) if apart else cpus  # CPUs of the client's machine
         if variant.cpu is not None and server >= FULL:
             return ""  # whatever the client does meanwhile: one that polls always looks full
         if cell.client_cpu is not None or cell.tool in ("bwos-load", "h2load"):
             room = 1
         else:
-            room = min(cell.threads, cpus) if cell.tool == "wrk" else cpus
+            room = min(cell.threads, own) if cell.tool == "wrk" else own
         if client >= FULL * room:
             return "client full"
         if variant.cpu is not None:
             return "server not full"
-        return "CPUs full" if server + client >= SHARED_FULL * cpus else ""
+        return "CPUs full" if not apart and server + client >= SHARED_FULL * cpus else ""
 
 
 def _with_defaults(thing, defaults: dict) -> SimpleNamespace:

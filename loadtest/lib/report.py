@@ -3,15 +3,14 @@
 
 import json
 import operator
-import os
-import platform
 import subprocess
 import sys
 import time
 from pathlib import Path
 from statistics import median
 
-from lib import measure, stats, tools
+from lib import stats
+from lib.hosts import Hosts
 from lib.measure import REPOSITORY
 from lib.scenario import Scenario
 
@@ -27,6 +26,8 @@ METRICS = [
     ("slow_p50_us", "slow p50 us", "{:,.0f}"),
     ("slow_p99_us", "slow p99 us", "{:,.0f}"),
     ("late_p99_us", "late p99 us", "{:,.1f}"),
+    ("softirq_cpus", "softirq CPUs", "{:.2f}"),
+    ("steal_cpus", "steal CPUs", "{:.2f}"),
     ("voluntary_per_request", "switches/req", "{:.3f}"),
     ("server_rss_kib", "RSS KiB", "{:,.0f}"),
     ("bytes_per_connection", "bytes/conn", "{:,.0f}"),
@@ -34,7 +35,6 @@ METRICS = [
 ]
 WITH_SPREAD = {"requests_per_s", "server_cpu_us", "p99_us", "bytes_per_connection"}
 BUSY_LEAST = 0.95  # of a server's one CPU: below it the client may be the limit, and the row is marked
-VULNERABILITIES = Path("/sys/devices/system/cpu/vulnerabilities")
 RATIOS = [("server_cpu_us", "CPU"), ("p99_us", "p99")]
 
 
@@ -161,16 +161,6 @@ def _output(*command: str) -> str:
     return (done.stdout or done.stderr).strip()
 
 
-def _first_line(path: str, prefix: str = "") -> str:
-    try:
-        for line in Path(path).read_text().splitlines():
-            if line.startswith(prefix):
-                return line.removeprefix(prefix).lstrip("\t :")
-    except OSError:
-        pass
-    return "unreadable"
-
-
 def _cmake_cache(build_dir: Path) -> dict:
     wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "BWOS_SANITIZE")
     try:
@@ -181,30 +171,14 @@ def _cmake_cache(build_dir: Path) -> dict:
     return {name: found[name] for name in wanted if name in found}
 
 
-def machine(build_dir: Path) -> dict:
-    ghz = tools.find("ghz")
+def machine(build_dir: Path | None, hosts: Hosts) -> dict:
     return {
         "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "commit": _output("git", "rev-parse", "HEAD").splitlines()[-1:],
         "uncommitted_changes": bool(_output("git", "status", "--porcelain", "--untracked-files=no")),
-        "cpu": _first_line("/proc/cpuinfo", "model name"),
-        "cpus": sorted(os.sched_getaffinity(0)),
-        "cgroup_cpu_max": _first_line("/sys/fs/cgroup/cpu.max"),
-        "governor": _first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "mitigations": {path.name: _first_line(str(path)) for path in sorted(VULNERABILITIES.glob("*"))},
-        "memory": _first_line("/proc/meminfo", "MemTotal"),
-        "kernel": platform.release(),
-        "load_before": os.getloadavg(),
-        "cpu_source": measure.CPU_SOURCE,
-        "build": _cmake_cache(build_dir),
-        "versions": {
-            "python": platform.python_version(),
-            "wrk": _output("wrk", "-v").partition("\n")[0],
-            "h2load": _output("h2load", "--version"),
-            "ghz": _output(ghz, "--version") if ghz else "",
-        },
-    }
+        "build": _cmake_cache(build_dir) if build_dir else "what is installed",
+    } | hosts.facts()
 
 
 def write_json(path: Path, data: dict) -> None:

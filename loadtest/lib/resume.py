@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from lib.hosts import Hosts
 from lib.measure import REPOSITORY, Failed
 from lib.scenario import Scenario
 from lib.servers import program
@@ -16,12 +17,22 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fingerprint(scenario: Scenario, plan: Path, build_dir: Path, facts: dict) -> dict[str, str]:
+def fingerprint(scenario: Scenario, plan: Path, build_dir: Path | None, hosts: Hosts, facts: dict) -> dict[str, str]:
     """What must not change within a run: by its name, a hash or a version. `facts` are report.machine()'s."""
+
+    def program_sha256(name: str) -> str:
+        if build_dir:
+            return _sha256(REPOSITORY / program(build_dir, name))
+        host = hosts.client if name == "bwos-load" else hosts.server
+        return host.call("sha256", path=host.find(name))
+
     programs = {variant.program for variant in scenario.variants}
     programs |= {cell.tool for cell in scenario.cells if cell.tool == "bwos-load"}
     found = {"the plan": _sha256(plan), "the CPU": facts["cpu"], "the kernel": facts["kernel"]}
-    found |= {f"the program {name}": _sha256(REPOSITORY / program(build_dir, name)) for name in sorted(programs)}
+    found |= {f"the program {name}": program_sha256(name) for name in sorted(programs)}
+    if "client_machine" in facts:
+        found |= {f"the client's {what}": facts["client_machine"][key] for what, key in (("CPU", "cpu"), ("kernel", "kernel"))}
+        facts = facts["client_machine"]
     used = {cell.tool for cell in scenario.cells}
     return found | {f"the tool {name}": version for name, version in facts["versions"].items() if name in used}
 

@@ -13,10 +13,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lib import calibrate, idle, measure, soak, stats, tools
+from lib import agent, calibrate, hosts, idle, soak, stats, tools
+from lib.hosts import Hosts
 from lib.measure import Failed
 from lib.scenario import METRICS, TEXTS, WIDTH_MAX, Cell, Scenario
-from lib.servers import Server
+from lib.servers import Server, Variant
 
 COLUMNS = [
     "scenario", "round", "order", "cell", "variant", "tool", "seconds", "rate_asked", *METRICS, "errors", "failed",
@@ -26,11 +27,39 @@ OTHERS_MAX = 0.15  # guessed: of all CPUs, while calibrating; an idle machine sh
 QUEUEING_US = 1000  # guessed: latency where requests queue without end; unloaded it is near 80
 
 
+CORES = ["round", "cell", "variant", "host", "cpu", *agent.KINDS]  # columns of cores.csv
+
+
 @dataclass(frozen=True)
 class Settings:
-    build_dir: Path
+    build_dir: Path | None  # None: what is installed
+    hosts: Hosts
     realtime: int = 10
     seed: int = 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """Of a load tool, with what it and its server used meanwhile."""
+
+    output: str
+    client_cpu_s: float
+    server: dict  # of lib/agent.py usage(), but rss_kib as it was in the end
+    server_s: float  # between the two looks at the server
+    server_cores: dict  # shares of that time, of lib/agent.py cores()
+    client_cores: dict
+
+
+def _shares(before: dict, after: dict, seconds: float) -> dict:
+    return {
+        cpu: {kind: (value - before[cpu][kind]) / seconds for kind, value in kinds.items()}
+        for cpu, kinds in after.items()
+        if cpu in before
+    }
+
+
+def _cpus(cores: dict, *kinds: str) -> float:
+    return sum(each[kind] for each in cores.values() for kind in kinds)
 
 
 def progress(text: str) -> None:
@@ -75,11 +104,17 @@ class Measurement:
         if path.stat().st_size == 0:
             self._csv.writeheader()
             self._csv_file.flush()
+        cores = folder / "cores.csv"
+        self._cores_file = cores.open("a", newline="")
+        self._cores = csv.writer(self._cores_file)
+        if cores.stat().st_size == 0:
+            self._cores.writerow(CORES)
         self._spent_s = 0.0
         self._spent_on_s = 0.0  # of what the tools were told to take
 
     def close(self) -> None:
         self._csv_file.close()
+        self._cores_file.close()
 
     def run(self) -> None:
         """At least `rounds`, and more while an interval that decides a target is too wide."""
@@ -130,7 +165,7 @@ class Measurement:
         if wanted:
             variant = next(each for each in self.scenario.variants if each.name == self.scenario.calibrate_with)
             with ExitStack() as stack:
-                server = Server(variant, self.settings.build_dir, self._new_raw(f"calibrate-{variant.name}", ".log"))
+                server = self._started(variant, f"calibrate-{variant.name}")
                 stack.callback(server.stop)
                 rates = calibrate.find_rates(lambda rate: self._busy(server, wanted[0], rate), [c.busy for c in wanted])
             cells = tuple(replace(c, rate=rates[c.busy]) if c in wanted else c for c in self.scenario.cells)
@@ -141,34 +176,58 @@ class Measurement:
         peaks = []
         for variant in self.scenario.variants:
             with ExitStack() as stack:
-                log = self._new_raw(f"peak-{cell.name}-{variant.name}", ".log")
-                server = Server(variant, self.settings.build_dir, log)
+                server = self._started(variant, f"peak-{cell.name}-{variant.name}")
                 stack.callback(server.stop)
                 peaks.append(calibrate.find_peak(lambda rate: self._keeps_up(server, cell, rate)))
             progress(f"  calibrating: {cell.name}: {variant.name} keeps up with {peaks[-1]:,.0f}/s")
         return round(cell.of_peak * min(peaks))
 
+    def _started(self, variant: Variant, log: str) -> Server:
+        return Server(variant, self.settings.hosts, self.settings.build_dir, self._new_raw(log, ".log"))
+
+    def _run(self, command: list[str], server: Server, raw: Path, timeout_s: float) -> Run:
+        """Runs a load tool to its end; keeps its output in `raw` and its complaints beside it."""
+        client = self.settings.hosts.client
+        command = client.carried(command)
+        before = server.sample()
+        done = client.call("run", timeout_s + hosts.ANSWER_S, command=command, timeout_s=timeout_s)
+        raw.write_text(done["output"])
+        if done["errors"]:
+            raw.with_suffix(".stderr").write_text(done["errors"])
+            if done["exit_code"] and not done["output"]:
+                raise Failed(f"{command[0]}: {done['errors'].strip()}")
+        after = server.sample()
+        seconds = after["at_s"] - before["at_s"]
+        used = {key: after[key] - before[key] for key in ("cpu_s", "user_s", "system_s", "voluntary", "involuntary")}
+        return Run(
+            done["output"], done["cpu_s"], used | {"rss_kib": after["rss_kib"]}, seconds,
+            _shares(before["cores"], after["cores"], seconds),
+            _shares(done["cores_before"], done["cores_after"], done["wall_s"]),
+        )  # fmt: skip
+
+    def _load(self, cell: Cell, server: Server, seconds: float, seed: int) -> list[str]:
+        return tools.load_command(
+            cell, _target(server, cell), seconds, self.settings.build_dir, seed, self.settings.realtime
+        )
+
     def _keeps_up(self, server: Server, cell: Cell, rate: float) -> bool:
         """Half of the requests leave on time, and half of the answers come before more than a few others are due.
         Not the 99th percentile: it tells of a shared machine's stalls, at any rate."""
-        command = tools.load_command(
-            replace(cell, rate=rate), _port(server, cell), 1, self.settings.build_dir, 1, self.settings.realtime
-        )
         raw = self._new_raw(f"peak-{cell.name}-{server.variant.name}-{rate:.0f}")
-        found = tools.parse_load(measure.run_tool(command, server.pid, raw, timeout_s=30).output)
+        command = self._load(replace(cell, rate=rate), server, 1, 1)
+        found = tools.parse_load(self._run(command, server, raw, timeout_s=30).output)
         return not found["errors"] and max(found["p50_us"], found["late_p50_us"]) < QUEUEING_US
 
     def _busy(self, server: Server, cell: Cell, rate: float) -> float:
+        """The share of the server's CPUs that it, and the client where it is on them, keeps busy."""
         seconds = self.scenario.seconds_of(cell)
-        command = tools.load_command(
-            replace(cell, rate=rate), _port(server, cell), seconds, self.settings.build_dir, 1, self.settings.realtime
-        )
-        cpus = len(os.sched_getaffinity(0))
-        before = measure.machine_busy_s()
-        ran = measure.run_tool(command, server.pid, self._new_raw(f"calibrate-{rate:.0f}"), seconds * 3 + 30)
-        others = (measure.machine_busy_s() - before - ran.server.cpu_s - ran.client_cpu_s) / ran.wall_s / cpus
+        command = self._load(replace(cell, rate=rate), server, seconds, 1)
+        ran = self._run(command, server, self._new_raw(f"calibrate-{rate:.0f}"), seconds * 3 + 30)
         tools.parse_load(ran.output)  # fails by name when the client could not work
-        share = (ran.server.cpu_s + ran.client_cpu_s) / ran.wall_s / cpus
+        used_s = ran.server["cpu_s"] + (ran.client_cpu_s if self.settings.hosts.one_machine else 0)
+        cpus = len(self.settings.hosts.server.facts["cpus"])
+        share = used_s / ran.server_s / cpus
+        others = _cpus(ran.server_cores, "user", "nice", "system", "irq", "softirq") / len(ran.server_cores) - share
         progress(f"  calibrating: {rate:,.0f}/s keeps the CPUs {share:.1%} busy, others {max(0.0, others):.1%}")
         if others > OTHERS_MAX:
             raise Failed(f"other processes keep the CPUs {others:.0%} busy: no rate found now would mean anything")
@@ -184,19 +243,27 @@ class Measurement:
                 runs += [(place, cell, variant) for place, variant in enumerate(order, start=1)]
         runs = [run for run in runs if (number, run[1].name, run[2].name) not in self._seen]
         needed = {variant.name for _, _, variant in runs}
-        with ExitStack() as stack:
-            servers: dict[str, Server | Failed] = {}
+        servers: dict[str, Server | Failed] = {}
+        try:
             for variant in self.scenario.variants:
-                if variant.name not in needed:
-                    continue
-                log = self._new_raw(f"{number:02}-{variant.name}", ".log")
-                try:
-                    servers[variant.name] = Server(variant, self.settings.build_dir, log)
-                    stack.callback(servers[variant.name].stop)
-                except Failed as why:
-                    servers[variant.name] = why
+                if variant.name in needed:
+                    servers[variant.name] = self._start(number, variant)
             for place, cell, variant in runs:
+                server = servers[variant.name]
+                if not isinstance(server, Failed) and not server.alive:  # what it did not survive is marked as failed
+                    server.stop()
+                    servers[variant.name] = self._start(number, variant)
                 self._one(number, place, cell, variant.name, servers[variant.name])
+        finally:
+            for server in servers.values():
+                if not isinstance(server, Failed):
+                    server.stop()
+
+    def _start(self, number: int, variant: Variant) -> Server | Failed:
+        try:
+            return self._started(variant, f"{number:02}-{variant.name}")
+        except Failed as why:
+            return why
 
     def _one(self, number: int, place: int, cell: Cell, name: str, server: Server | Failed) -> None:
         record = {
@@ -221,14 +288,14 @@ class Measurement:
         seconds = self.scenario.seconds_of(cell)
         if cell.tool == "soak":
             samples = self._folder / f"rss-{number:02}-{name}.csv"
-            return soak.measure_soak(server, cell, seconds, samples)
+            return soak.measure_soak(server, cell, seconds, samples, self.settings.hosts.client.find("ghz"))
         raw_name = f"{number:02}-{cell.name}-{name}"
         if cell.warmup and cell.tool != "bwos-load":
             command = self._command(number, cell, server, int(cell.warmup))
-            measure.run_tool(command, server.pid, self._new_raw(f"{raw_name}-warmup"), cell.warmup * 3 + 30)
+            self._run(command, server, self._new_raw(f"{raw_name}-warmup"), cell.warmup * 3 + 30)
         raw = self._new_raw(raw_name)
         command = self._command(number, cell, server, seconds)
-        ran = measure.run_tool(command, server.pid, raw, seconds * 3 + cell.warmup + 30)
+        ran = self._run(command, server, raw, seconds * 3 + cell.warmup + 30)
         result = tools.PARSERS[cell.tool](ran.output)
         if cell.pipeline > 1:  # wrk's percentiles of pipelined answers are wrong
             result |= {"p50_us": None, "p90_us": None, "p99_us": None, "max_us": None}
@@ -237,29 +304,42 @@ class Measurement:
         count = result["requests"]
         if count == 0:
             raise Failed("no request was answered")
+        self._keep_cores(number, cell, name, ran)
         return result | {
-            "server_cpu_us": ran.server.cpu_s * 1e6 / count,
-            "server_user_us": ran.server.user_s * 1e6 / count,
-            "server_system_us": ran.server.system_s * 1e6 / count,
+            "server_cpu_us": ran.server["cpu_s"] * 1e6 / count,
+            "server_user_us": ran.server["user_s"] * 1e6 / count,
+            "server_system_us": ran.server["system_s"] * 1e6 / count,
             # Of its one CPU, from before the tool starts until after it ends.
-            "server_busy": None if server.variant.cpu is None else ran.server.cpu_s / ran.wall_s,
+            "server_busy": None if server.variant.cpu is None else ran.server["cpu_s"] / ran.server_s,
             "client_cpu_us": ran.client_cpu_s * 1e6 / count,
-            "voluntary_per_request": ran.server.voluntary / count,
-            "involuntary_per_request": ran.server.involuntary / count,
-            "server_rss_kib": measure.rss_kib(server.pid),
+            "voluntary_per_request": ran.server["voluntary"] / count,
+            "involuntary_per_request": ran.server["involuntary"] / count,
+            "server_rss_kib": ran.server["rss_kib"],
+            "softirq_cpus": _cpus(ran.server_cores, "softirq"),
+            "steal_cpus": _cpus(ran.server_cores, "steal"),
+            "client_steal_cpus": None if self.settings.hosts.one_machine else _cpus(ran.client_cores, "steal"),
         }
+
+    def _keep_cores(self, number: int, cell: Cell, name: str, ran: Run) -> None:
+        sides = [("server", ran.server_cores)]
+        if not self.settings.hosts.one_machine:
+            sides.append(("client", ran.client_cores))
+        for host, cores in sides:
+            for cpu, kinds in cores.items():
+                shares = [f"{kinds[kind]:.3f}" for kind in agent.KINDS]
+                self._cores.writerow([number, cell.name, name, host, cpu, *shares])
+        self._cores_file.flush()
 
     def _command(self, number: int, cell: Cell, server: Server, seconds: int) -> list[str]:
         if cell.tool == "wrk":
-            return tools.wrk_command(cell, server.http_port, seconds)
+            return tools.wrk_command(cell, server.http, seconds)
         if cell.tool == "ghz":
-            return tools.ghz_command(cell, server.grpc_port, seconds)
+            return tools.ghz_command(cell, server.grpc, seconds)
         if cell.tool == "h2load":
-            return tools.h2load_command(cell, server.grpc_port, seconds, (self._raw / "say_hello.bin").resolve())
+            body = self.settings.hosts.client.put("say_hello.bin", tools.SAY_HELLO)
+            return tools.h2load_command(cell, server.grpc, seconds, body)
         # The same arrivals for all servers of a round, others in the next.
-        return tools.load_command(
-            cell, _port(server, cell), seconds, self.settings.build_dir, number, self.settings.realtime
-        )
+        return self._load(cell, server, seconds, number)
 
     def _report(self, record: dict, took_s: float) -> None:
         loads = {cell.name: self.scenario.seconds_of(cell) + cell.warmup for cell in self.scenario.cells}
@@ -287,8 +367,8 @@ class Measurement:
         progress(text)
 
 
-def _port(server: Server, cell: Cell) -> int:
-    return server.grpc_port if cell.calls else server.http_port
+def _target(server: Server, cell: Cell) -> str:
+    return server.grpc if cell.calls else server.http
 
 
 def _short(value):

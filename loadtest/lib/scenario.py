@@ -10,7 +10,7 @@ METRICS = (
     "requests", "requests_per_s", "server_cpu_us", "server_user_us", "server_system_us", "server_busy", "client_cpu_us",
     "p50_us", "p90_us", "p99_us", "p999_us", "max_us", "slow_p50_us", "slow_p99_us", "late_p50_us", "late_p99_us",
     "late_max_us", "voluntary_per_request", "involuntary_per_request", "server_rss_kib", "bytes_per_connection",
-    "rss_growth_kib",
+    "rss_growth_kib", "softirq_cpus", "steal_cpus", "client_steal_cpus",
 )  # fmt: skip
 # The columns that hold no figures.
 TEXTS = ("scenario", "cell", "variant", "tool", "failed")

@@ -3,14 +3,15 @@
 
 import os
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib import measure
+from lib.hosts import Host, Hosts
 from lib.measure import REPOSITORY, Failed
 
-READY = re.compile(r"listening(?: http=127\.0\.0\.1:(\d+))?(?: grpc=127\.0\.0\.1:(\d+))?")
+LOOPBACK = "127.0.0.1"
+
+READY = re.compile(r"listening(?: http=(\S+:\d+))?(?: grpc=(\S+:\d+))?")
 
 # Where the build puts our own programs; a peer <name> is loadtest/peers/<name>, by the target peer_<name>.
 OURS = {
@@ -20,14 +21,19 @@ OURS = {
 NEEDS_CARGO = ("tokio", "hyper", "tonic")
 
 
-def program(build_dir: Path, name: str) -> Path:
-    """Below the repository where it lies there, so that kept results name no machine's folders."""
+def program(build_dir: Path | None, name: str) -> str:
+    """Below the repository where it lies there, so that kept results name no machine's folders; without a build it is
+    the one that is installed."""
+    if build_dir is None:
+        return name
     path = build_dir / OURS.get(name, f"loadtest/peers/{name}")
-    return path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path
+    return f"./{path.relative_to(REPOSITORY)}" if path.is_relative_to(REPOSITORY) else str(path)
 
 
-def missing_program(build_dir: Path, name: str) -> str | None:
+def missing_program(host: Host, build_dir: Path | None, name: str) -> str | None:
     path = program(build_dir, name)
+    if build_dir is None:
+        return None if host.find(name) else f"{name} is not installed on {host.name}"
     if os.access(REPOSITORY / path, os.X_OK):
         return None
     why = f"{path} is not there: build the target {name if name in OURS else 'peer_' + name}"
@@ -36,12 +42,12 @@ def missing_program(build_dir: Path, name: str) -> str | None:
     return why
 
 
-def missing_flag(build_dir: Path, variant: "Variant") -> str | None:
+def missing_flag(host: Host, build_dir: Path | None, variant: "Variant") -> str | None:
     if not variant.needs_flag:
         return None
     path = program(build_dir, variant.program)
-    told = subprocess.run([REPOSITORY / path, "--help"], capture_output=True, text=True, check=False)
-    if re.search(re.escape(variant.needs_flag) + r"(?![\w-])", told.stdout + told.stderr):
+    told = host.call("run", command=host.carried([path, "--help"]), timeout_s=20)
+    if re.search(re.escape(variant.needs_flag) + r"(?![\w-])", told["output"] + told["errors"]):
         return None
     return f"{path} has no flag {variant.needs_flag}"
 
@@ -58,14 +64,13 @@ class Variant:
     needs_grpc: bool = False
     needs_flag: str = ""  # it is left out where the program's --help does not name this one
 
-    def command(self, build_dir: Path) -> list[str]:
-        path = program(build_dir, self.program)
-        command = [str(path) if path.is_absolute() else f"./{path}"]
+    def command(self, build_dir: Path | None, address: str = LOOPBACK) -> list[str]:
+        command = [program(build_dir, self.program)]
         if self.program == "bwos-server":
-            grpc = "127.0.0.1:0" if self.needs_grpc else ""
-            command += ["--http-listen", "127.0.0.1:0", "--grpc-listen", grpc]
+            listen = f"[{address}]:0" if ":" in address else f"{address}:0"
+            command += ["--http-listen", listen, "--grpc-listen", listen if self.needs_grpc else ""]
         else:
-            command += ["--port", "0"]
+            command += ["--port", "0"] + (["--address", address] if address != LOOPBACK else [])
         pinned = [] if self.cpu is None else ["taskset", "-c", str(self.cpu)]
         return pinned + command + list(self.flags)
 
@@ -73,41 +78,43 @@ class Variant:
 class Server:
     """A running variant. Use it as a context, so that it ends whatever happens."""
 
-    def __init__(self, variant: Variant, build_dir: Path, log: Path):
+    def __init__(self, variant: Variant, hosts: Hosts, build_dir: Path | None, log: Path):
         self.variant = variant
-        self._log = log.open("wb")
+        self._log = log
+        self._link = hosts.server.link()
+        command = hosts.server.carried(variant.command(build_dir, hosts.address))
         try:
-            self._child = measure.start(
-                variant.command(build_dir), stdout=subprocess.PIPE, stderr=self._log, bufsize=0
-            )
-        except OSError as error:
-            self._log.close()
-            raise Failed(f"{variant.name} did not start: {error}") from error
-        line = measure.read_line(self._child, timeout_s=20)
-        found = READY.match(line)
+            started = self._link.call("start", 60, command=command, timeout_s=20)
+        except Failed as why:
+            raise Failed(f"{variant.name} did not start: {why}") from why
+        self._pid = started["pid"]
+        found = READY.match(started["line"])
         if not found or not found[2 if variant.needs_grpc else 1]:
             self.stop()
-            complaint = log.read_text(errors="replace").strip()
-            raise Failed(f"{variant.name} did not become ready; it said {line!r} {complaint[-500:]}")
-        self.http_port = int(found[1] or 0)
-        self.grpc_port = int(found[2] or 0)
-        if variant.holds and not self._holds(variant.holds):
+            complaint = log.read_text().strip()
+            raise Failed(f"{variant.name} did not become ready; it said {started['line']!r} {complaint[-500:]}")
+        # Where each is reached, as ADDRESS:PORT.
+        self.http, self.grpc = found.groups()
+        if variant.holds and not self._link.call("holds", pid=self._pid, kind=variant.holds):
             self.stop()
             raise Failed(f"{variant.name} runs without {variant.holds}: its log in raw/ says why")
 
     @property
-    def pid(self) -> int:
-        return self._child.pid
+    def alive(self) -> bool:
+        """Neither it nor the link to its host has ended."""
+        try:
+            return self._link.alive and self._link.call("alive", pid=self._pid)
+        except Failed:
+            return False
 
-    def _holds(self, kind: str) -> bool:
-        links = []
-        for descriptor in Path(f"/proc/{self.pid}/fd").iterdir():
-            try:
-                links.append(os.readlink(descriptor))
-            except OSError:
-                continue  # closed meanwhile
-        return any(kind in link for link in links)
+    def sample(self) -> dict:
+        """What it and its machine have used until now: of lib/agent.py usage(), cores() and the time."""
+        return self._link.call("sample", pid=self._pid)
 
     def stop(self) -> None:
-        measure.stop(self._child)
-        self._log.close()
+        """Its log is kept, unless the link is lost."""
+        if self._link.alive:
+            try:
+                self._log.write_text(self._link.call("stop", pid=self._pid))
+            except Failed as why:
+                self._log.write_text(f"{why}\n")

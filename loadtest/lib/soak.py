@@ -29,11 +29,11 @@ BROKEN = (
 class Churn(threading.Thread):
     """Peers of every kind, one after the other."""
 
-    def __init__(self, port: int):
+    def __init__(self, target: str):
         super().__init__()
         self.requests = 0
         self.errors: list[str] = []
-        self._port = port
+        self._target = target
         self._over = threading.Event()
         self._random = random.Random(1)
         self._held: list[socket.socket] = []
@@ -53,7 +53,7 @@ class Churn(threading.Thread):
             time.sleep(0.001)
 
     def _one(self) -> None:
-        peer = socket.create_connection(("127.0.0.1", self._port), timeout=60)
+        peer = idle.connected(self._target, 60)
         if self._random.random() < 0.5:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, idle.LINGER_RESET)
         if self._random.random() < 0.4:  # leaves in the middle of something, or is wrong
@@ -72,7 +72,7 @@ class Churn(threading.Thread):
             self._held.pop(self._random.randrange(HELD)).close()
 
 
-def _tools(server, cell) -> list[list[str]]:
+def _tools(server, cell, ghz: str | None) -> list[list[str]]:
     """What keeps its connections for a slice."""
     loads = [
         replace(cell, path="/plaintext"),
@@ -80,15 +80,16 @@ def _tools(server, cell) -> list[list[str]]:
         replace(cell, path="/work?us=300", connections=4),
         replace(cell, path="/plaintext", pipeline=16, connections=8),
     ]
-    commands = [tools.wrk_command(each, server.http_port, SLICE_S) for each in loads]
-    if server.grpc_port and tools.find("ghz"):
-        commands.append(tools.ghz_command(replace(cell, connections=4, streams=4), server.grpc_port, SLICE_S))
+    commands = [tools.wrk_command(each, server.http, SLICE_S) for each in loads]
+    if server.grpc and ghz:
+        command = tools.ghz_command(replace(cell, connections=4, streams=4), server.grpc, SLICE_S)
+        commands.append([ghz if word == "ghz" else word for word in command])
     return commands
 
 
-def measure_soak(server, cell, seconds: int, samples: Path) -> dict:
+def measure_soak(server, cell, seconds: int, samples: Path, ghz: str | None) -> dict:
     """Samples go to the file `samples`, a line a second. Early is the second tenth of the time, late the last."""
-    churn = Churn(server.http_port)
+    churn = Churn(server.http)
     churn.start()
     running: list[subprocess.Popen] = []
     rss: list[int] = []
@@ -103,10 +104,10 @@ def measure_soak(server, cell, seconds: int, samples: Path) -> dict:
                         measure.stop(each)
                     running = [
                         measure.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                        for command in _tools(server, cell)
+                        for command in _tools(server, cell, ghz)
                     ]
                 time.sleep(max(0.0, began + len(rss) + 1 - time.monotonic()))
-                rss.append(measure.rss_kib(server.pid))
+                rss.append(server.sample()["rss_kib"])
                 lines.writerow([len(rss), rss[-1]])
                 file.flush()
     finally:

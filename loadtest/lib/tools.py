@@ -2,15 +2,13 @@
 """The load tools: command lines, and their outputs as one kind of record."""
 
 import json
-import os
 import re
-import shutil
 from pathlib import Path
 
 from lib.measure import Failed
 from lib.servers import program
 
-# Below the repository, where every tool is started.
+# Below the repository, where tools are started; a host with files of its own gets copies (hosts.Host.carried).
 LUA = "loadtest/lua"
 PROTO = "proto/helloworld.proto"
 HINTS = {
@@ -21,16 +19,11 @@ HINTS = {
 UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6, "m": 60e6, "h": 3600e6}
 
 
-def find(name: str) -> str | None:
-    in_go = Path.home() / "go" / "bin" / name
-    return shutil.which(name) or (str(in_go) if os.access(in_go, os.X_OK) else None)
-
-
 def _pinned(cell) -> list[str]:
     return [] if cell.client_cpu is None else ["taskset", "-c", str(cell.client_cpu)]
 
 
-def wrk_command(cell, port: int, seconds: int) -> list[str]:
+def wrk_command(cell, target: str, seconds: int) -> list[str]:
     command = ["wrk", f"-t{cell.threads}", f"-c{cell.connections}", f"-d{seconds}s", "--latency"]
     if cell.timeout:
         command += ["--timeout", f"{cell.timeout}s"]
@@ -41,37 +34,39 @@ def wrk_command(cell, port: int, seconds: int) -> list[str]:
     elif cell.pipeline > 1:
         command += ["-s", f"{LUA}/pipeline.lua"]
         after = ["--", str(cell.pipeline)]
-    return _pinned(cell) + command + [f"http://127.0.0.1:{port}{cell.path}", *after]
+    return _pinned(cell) + command + [f"http://{target}{cell.path}", *after]
 
 
-def ghz_command(cell, port: int, seconds: int) -> list[str]:
+def ghz_command(cell, target: str, seconds: int) -> list[str]:
     """With --proto: not every peer has reflection, and its streams would be among what is measured."""
     return _pinned(cell) + [
-        find("ghz"), "--insecure", "--proto", PROTO, "--call", "helloworld.Greeter.SayHello",
+        "ghz", "--insecure", "--proto", PROTO, "--call", "helloworld.Greeter.SayHello",
         "-d", '{"name":"bwos"}', "-z", f"{seconds}s", "--duration-stop", "wait",
         "--connections", str(cell.connections), "--concurrency", str(cell.connections * cell.streams),
-        "-O", "json", f"127.0.0.1:{port}",
+        "-O", "json", target,
     ]  # fmt: skip
 
 
-def h2load_command(cell, port: int, seconds: int, body: Path) -> list[str]:
-    """SayHello of "bwos"; the file `body` is written for it."""
-    message = b"\x0a\x04bwos"
-    body.write_bytes(b"\0" + len(message).to_bytes(4, "big") + message)
+SAY_HELLO = b"\0\0\0\0\6\n\4bwos"  # a gRPC message: SayHello of "bwos"
+
+
+def h2load_command(cell, target: str, seconds: int, body: str) -> list[str]:
+    """`body` is a file of SAY_HELLO."""
     return _pinned(cell) + [
-        "h2load", "-t1", f"-c{cell.connections}", f"-m{cell.streams}", f"-D{seconds}", "-d", str(body),
+        "h2load", "-t1", f"-c{cell.connections}", f"-m{cell.streams}", f"-D{seconds}", "-d", body,
         "-H", "content-type: application/grpc", "-H", "te: trailers",
-        f"http://127.0.0.1:{port}/helloworld.Greeter/SayHello",
+        f"http://{target}/helloworld.Greeter/SayHello",
     ]  # fmt: skip
 
 
-def load_command(cell, port: int, seconds: float, build_dir: Path, seed: int, realtime: int) -> list[str]:
+def load_command(
+    cell, target: str, seconds: float, build_dir: Path | None, seed: int, realtime: int
+) -> list[str]:
     """Classes get their share of the cell's rate; the other ones' connections divide the rest evenly. Without a rate
     it is a closed loop."""
     rest = 1 - sum(each.share for each in cell.classes)
     connections = sum(each.connections for each in cell.classes if not each.share)
-    path = program(build_dir, "bwos-load")
-    command = [str(path) if path.is_absolute() else f"./{path}", "--target", f"127.0.0.1:{port}", "--json", "-"]
+    command = [program(build_dir, "bwos-load"), "--target", target, "--json", "-"]
     command += ["--duration", str(seconds), "--warmup", str(cell.warmup), "--seed", str(seed)]
     if cell.client_cpu is not None and not cell.rate:
         command.append("--spin")

@@ -5,6 +5,7 @@ import csv
 import gzip
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from lib import measure, plans, tools
+from lib import agent, hosts, measure, plans, tools
 from lib.scenario import Cell
 from lib.servers import Server, Variant, missing_flag, missing_program
 
@@ -49,12 +50,12 @@ class Peers(unittest.TestCase):
     @contextmanager
     def peer(self, name: str):
         """Its port."""
-        if why := missing_program(BUILD, name):
-            self.skipTest(why)
-        with tempfile.TemporaryDirectory() as folder:
-            server = Server(Variant(name, name, ("--threads", "2")), BUILD, Path(folder) / "log")
+        with tempfile.TemporaryDirectory() as folder, hosts.local() as on:
+            if why := missing_program(on.server, BUILD, name):
+                self.skipTest(why)
+            server = Server(Variant(name, name, ("--threads", "2")), on, BUILD, Path(folder) / "log")
             try:
-                yield server.http_port
+                yield int(server.http.rpartition(":")[2])
             finally:
                 server.stop()
 
@@ -91,12 +92,13 @@ class Peers(unittest.TestCase):
                     self.assertEqual(connection.recv(100), b"")
 
 
-@unittest.skipUnless(tools.find("wrk"), "wrk is not installed")
+@unittest.skipUnless(shutil.which("wrk"), "wrk is not installed")
 class Scripts(unittest.TestCase):
     def first_write(self, cell: Cell) -> bytes:
         """Of wrk with this load, to a server that answers nothing."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            child = measure.start(tools.wrk_command(cell, listener.getsockname()[1], 5), stdout=subprocess.DEVNULL)
+            child = measure.start(tools.wrk_command(cell, "127.0.0.1:%d" % listener.getsockname()[1], 5),
+                                  stdout=subprocess.DEVNULL)  # fmt: skip
             self.addCleanup(measure.stop, child)
             listener.settimeout(20)
             received = b""
@@ -139,7 +141,7 @@ class Run(unittest.TestCase):
         with (self.out / "runs.csv").open(newline="") as file:
             return list(csv.DictReader(file))
 
-    @unittest.skipUnless(tools.find("wrk"), "wrk is not installed")
+    @unittest.skipUnless(shutil.which("wrk"), "wrk is not installed")
     @unittest.skipUnless(len(os.sched_getaffinity(0)) > 1, "one CPU")
     def test_wrk_against_both_peers(self):
         done = self.run_it(plan("echo"), "--rounds", "2", "--seconds", "1", "--only", "floor", "--only", "asio_coro")
@@ -176,7 +178,7 @@ class Run(unittest.TestCase):
         rows = {row["cell"]: row for row in self.rows()}
         expected = {"10x1", "50x20", "10x100"}
         for tool in ("h2load", "ghz"):
-            if tools.find(tool):
+            if shutil.which(tool, path=f"{os.environ['PATH']}:{Path.home() / 'go' / 'bin'}"):
                 expected |= {f"{shape}-{tool}" for shape in ("10x1", "50x20", "10x100")}
             else:
                 self.assertIn(f"left out: 10x1-{tool}: {tool} is not installed", done.stdout)
@@ -197,11 +199,12 @@ class Run(unittest.TestCase):
 
     def test_a_server_without_a_flag_that_a_variant_needs_is_left_out_by_name(self):
         variant = Variant("new", "h2_floor", needs_flag="--none")
-        if why := missing_program(BUILD, "h2_floor"):
-            self.skipTest(why)
-        self.assertRegex(missing_flag(BUILD, variant), r"h2_floor has no flag --none$")
-        self.assertIsNone(missing_flag(BUILD, replace(variant, needs_flag="--port")))
-        self.assertIsNotNone(missing_flag(BUILD, replace(variant, needs_flag="--por")))
+        with hosts.local() as on:
+            if why := missing_program(on.server, BUILD, "h2_floor"):
+                self.skipTest(why)
+            self.assertRegex(missing_flag(on.server, BUILD, variant), r"h2_floor has no flag --none$")
+            self.assertIsNone(missing_flag(on.server, BUILD, replace(variant, needs_flag="--port")))
+            self.assertIsNotNone(missing_flag(on.server, BUILD, replace(variant, needs_flag="--por")))
 
     def begin_and_stop(self) -> str:
         """One measurement of four is done at least when it is stopped. Returns what it said."""
@@ -213,12 +216,13 @@ class Run(unittest.TestCase):
             said += line
             if line.startswith("[1/4"):
                 break
-        servers = subprocess.run(["pgrep", "-P", str(child.pid)], capture_output=True, text=True, check=False)
-        self.assertNotEqual(servers.stdout.split(), [], said)
+        started = agent.family(child.pid)[1:]
+        names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in started]
+        self.assertIn("asio_coro", names, said)
         child.send_signal(signal.SIGINT)
         said += child.communicate(timeout=60)[0]
         self.assertEqual(child.returncode, 130, said)
-        for pid in servers.stdout.split():
+        for pid in started:
             self.assertFalse(Path(f"/proc/{pid}").exists(), f"process {pid} is left")
         return said
 

@@ -2,7 +2,6 @@
 """Recorded outputs of the load tools become records."""
 
 import json
-import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
@@ -53,14 +52,14 @@ class Wrk(unittest.TestCase):
     def test_the_command_pins_and_scripts(self):
         cell = Cell("x", connections=7, threads=2, path="/echo", body=1024, client_cpu=1)
         self.assertEqual(
-            " ".join(tools.wrk_command(cell, 81, 3)),
+            " ".join(tools.wrk_command(cell, "127.0.0.1:81", 3)),
             "taskset -c 1 wrk -t2 -c7 -d3s --latency -s loadtest/lua/echo.lua http://127.0.0.1:81/echo -- 1024",
         )
         self.assertEqual(
-            " ".join(tools.wrk_command(Cell("x", connections=7, pipeline=16), 81, 3)),
+            " ".join(tools.wrk_command(Cell("x", connections=7, pipeline=16), "127.0.0.1:81", 3)),
             "wrk -t1 -c7 -d3s --latency -s loadtest/lua/pipeline.lua http://127.0.0.1:81/plaintext -- 16",
         )
-        self.assertIn("--timeout 30s", " ".join(tools.wrk_command(replace(cell, timeout=30), 81, 3)))
+        self.assertIn("--timeout 30s", " ".join(tools.wrk_command(replace(cell, timeout=30), "127.0.0.1:81", 3)))
 
 
 class Ghz(unittest.TestCase):
@@ -113,10 +112,8 @@ class H2load(unittest.TestCase):
 
     def test_the_command_sends_a_message_with_its_prefix(self):
         cell = Cell("x", "h2load", 10, streams=100, client_cpu=1)
-        with tempfile.TemporaryDirectory() as folder:
-            body = Path(folder) / "body"
-            command = tools.h2load_command(cell, 81, 3, body)
-            self.assertEqual(body.read_bytes(), b"\0\0\0\0\6\n\4bwos")
+        command = tools.h2load_command(cell, "127.0.0.1:81", 3, "say_hello.bin")
+        self.assertEqual(command[-1], "http://127.0.0.1:81/helloworld.Greeter/SayHello")
         self.assertEqual(command[:7], ["taskset", "-c", "1", "h2load", "-t1", "-c10", "-m100"])
 
 
@@ -138,12 +135,12 @@ class Load(unittest.TestCase):
     def test_connections_share_the_rate_evenly(self):
         classes = (RequestClass("fast", 58, "/plaintext"), RequestClass("slow", 6, "/work?us=200"))
         cell = replace(Cell("x", "bwos-load", classes=classes), rate=6400)
-        command = tools.load_command(cell, 81, 3, Path("build"), 5, 10)
+        command = tools.load_command(cell, "127.0.0.1:81", 3, Path("build"), 5, 10)
         self.assertIn("name=fast,path=/plaintext,connections=58,rate=5800.000", command)
         self.assertIn("name=slow,path=/work?us=200,connections=6,rate=600.000", command)
         self.assertEqual(command[command.index("--realtime") + 1], "10")
         self.assertNotIn("burst", " ".join(command))
-        self.assertNotIn("--realtime", tools.load_command(cell, 81, 3, Path("build"), 5, 0))
+        self.assertNotIn("--realtime", tools.load_command(cell, "127.0.0.1:81", 3, Path("build"), 5, 0))
 
     def test_a_class_may_have_its_own_share_and_send_bursts(self):
         classes = (
@@ -151,17 +148,19 @@ class Load(unittest.TestCase):
             RequestClass("other", 1, "/plaintext"),
             RequestClass("slow", 6, "/work?us=200", share=0.2, burst=16),
         )
-        command = tools.load_command(Cell("x", "bwos-load", classes=classes, rate=1000), 81, 3, Path("build"), 5, 10)
+        cell = Cell("x", "bwos-load", classes=classes, rate=1000)
+        command = tools.load_command(cell, "127.0.0.1:81", 3, Path("build"), 5, 10)
         self.assertIn("name=fast,path=/plaintext,connections=3,rate=600.000", command)
         self.assertIn("name=other,path=/plaintext,connections=1,rate=200.000", command)
         self.assertIn("name=slow,path=/work?us=200,connections=6,rate=200.000,burst=16", command)
 
     def test_a_closed_loop_has_streams_and_no_rate(self):
         cell = Cell("x", "bwos-load", 10, streams=100, client_cpu=1, classes=(say_hello(connections=10),))
-        command = tools.load_command(cell, 81, 3, Path("build"), 5, 10)
+        command = tools.load_command(cell, "127.0.0.1:81", 3, Path("build"), 5, 10)
         self.assertEqual(command[:3], ["taskset", "-c", "1"])
         self.assertIn("--spin", command)
-        self.assertNotIn("--spin", tools.load_command(replace(cell, client_cpu=None), 81, 3, Path("build"), 5, 10))
+        anywhere = replace(cell, client_cpu=None)
+        self.assertNotIn("--spin", tools.load_command(anywhere, "127.0.0.1:81", 3, Path("build"), 5, 10))
         self.assertNotIn("--realtime", command)
         self.assertEqual(
             command[-1],
@@ -171,8 +170,8 @@ class Load(unittest.TestCase):
 
     def test_a_class_may_share_the_connections_of_another(self):
         classes = (say_hello(connections=50), burn(200, share=0.1, over="hello"))
-        command = tools.load_command(Cell("x", "bwos-load", 50, streams=20, classes=classes, rate=1000), 81, 3,
-                                     Path("build"), 5, 10)  # fmt: skip
+        cell = Cell("x", "bwos-load", 50, streams=20, classes=classes, rate=1000)
+        command = tools.load_command(cell, "127.0.0.1:81", 3, Path("build"), 5, 10)
         self.assertTrue(command[-3].endswith(",connections=50,streams=20,rate=900.000"), command)
         self.assertEqual(
             command[-1],

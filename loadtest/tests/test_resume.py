@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from dataclasses import asdict, replace
 from pathlib import Path
+from unittest import mock
 
 from lib import resume
 from lib.measure import Failed
@@ -32,7 +33,7 @@ class GoingOn(unittest.TestCase):
         self.begun = {"scenario": json.loads(json.dumps(asdict(SCENARIO))), "same": self.fingerprint()}
 
     def fingerprint(self, scenario: Scenario = SCENARIO, facts: dict = FACTS) -> dict:
-        return resume.fingerprint(scenario, self.plan, self.folder, facts)
+        return resume.fingerprint(scenario, self.plan, self.folder, mock.Mock(), facts)
 
     def refused(self, scenario: Scenario = SCENARIO, facts: dict = FACTS) -> str:
         with self.assertRaises(Failed) as caught:
@@ -59,6 +60,7 @@ class GoingOn(unittest.TestCase):
             (FACTS | {"cpu": "another"}, "the CPU"),
             (FACTS | {"kernel": "6.2"}, "the kernel"),
             (FACTS | {"versions": {"wrk": "4.2"}}, "the tool wrk"),
+            (FACTS | {"client_machine": FACTS}, "the client's CPU, the client's kernel"),
         ):
             self.assertEqual(self.refused(facts=facts), f"{what}: not as when the run began; begin another one")
 

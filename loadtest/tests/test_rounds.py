@@ -3,8 +3,6 @@
 
 import gzip
 import os
-import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -13,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-from lib import measure, rounds
+from lib import rounds
+from lib.measure import Failed
 from lib.rounds import Measurement, Settings
 from lib.scenario import Cell, Scenario, Target
 from lib.servers import Variant
@@ -30,7 +29,7 @@ class Figures(Measurement):
     """Measures nothing: variant a's figure in round n is `figure(n)`, that of b is 1."""
 
     def __init__(self, folder: str, metric: str, figure):
-        super().__init__(scenario(metric), Settings(Path(".")), Path(folder))
+        super().__init__(scenario(metric), Settings(Path("."), mock.Mock()), Path(folder))
         self._figure = figure
 
     def _round(self, number: int) -> None:
@@ -74,7 +73,7 @@ class Rates(unittest.TestCase):
             return mock.Mock(variant=variant)
 
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(rounds, "Server", server):
-            measured = Measurement(replace(scenario("p99_us"), cells=cells), Settings(Path(".")), Path(folder))
+            measured = Measurement(replace(scenario("p99_us"), cells=cells), Settings(Path("."), mock.Mock()), Path(folder))
             keeps_up = lambda which, cell, rate: rate <= peaks[which.variant.name]  # noqa: E731
             with mock.patch.object(measured, "_keeps_up", keeps_up):
                 rates = measured.calibrate()
@@ -89,7 +88,7 @@ class Order(unittest.TestCase):
     def test_every_variant_takes_every_place(self):
         places = Counter()
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(rounds, "Server"):
-            measured = Measurement(scenario("p99_us"), Settings(Path(".")), Path(folder))
+            measured = Measurement(scenario("p99_us"), Settings(Path("."), mock.Mock()), Path(folder))
             seen = lambda number, place, cell, name, server: places.update([(name, place)])  # noqa: E731
             with mock.patch.object(measured, "_one", seen):
                 for number in range(1, 41):
@@ -103,7 +102,7 @@ class Faked(Measurement):
     """Its servers and tools do nothing; `runs` are those that it measured: (round, cell, variant)."""
 
     def __init__(self, scenario: Scenario, folder: str, stop_at: int | None = None):
-        super().__init__(scenario, Settings(Path(".")), Path(folder))
+        super().__init__(scenario, Settings(Path("."), mock.Mock()), Path(folder))
         self.runs, self.started, self._stop_at = [], [], stop_at
 
     def _measure(self, number, cell, name, server):
@@ -115,7 +114,7 @@ class Faked(Measurement):
         return {"requests": 10, "requests_per_s": 1.5, "server_cpu_us": 2.0, "p99_us": 3.0 + number, "errors": 0}
 
     def measured(self) -> "Faked":
-        def server(variant, build_dir, log):
+        def server(variant, hosts, build_dir, log):
             self.started.append(log.name)
             log.write_text(variant.name)
             return mock.Mock(variant=variant)
@@ -183,7 +182,7 @@ class GoingOn(unittest.TestCase):
 
     def test_two_do_not_write_at_once(self):
         first = Faked(self.scenario, self.folder)
-        with self.assertRaisesRegex(measure.Failed, "runs.csv: another run.py writes it"):
+        with self.assertRaisesRegex(Failed, "runs.csv: another run.py writes it"):
             Faked(self.scenario, self.folder)
         first.close()
         Faked(self.scenario, self.folder).close()
@@ -221,7 +220,7 @@ class TimeLeft(unittest.TestCase):
         cells = (Cell("c"), Cell("long", seconds=12))
         record = {"round": 1, "cell": "c", "variant": "a", "failed": "why"}
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(rounds, "progress") as said:
-            measured = Measurement(replace(scenario("p99_us", rounds=2), cells=cells), Settings(Path(".")), Path(folder))
+            measured = Measurement(replace(scenario("p99_us", rounds=2), cells=cells), Settings(Path("."), mock.Mock()), Path(folder))
             measured.records = [record]
             measured._report(record, took_s=6.0)  # twice its 3 s; of 60 s of load 57 are to come
             self.assertTrue(said.call_args.args[0].startswith("[1/8, 1.9 min left] round 1 c a: FAILED"), said.call_args)
@@ -234,63 +233,19 @@ class TimeLeft(unittest.TestCase):
 
 class Warmup(unittest.TestCase):
     def commands(self, cell: Cell) -> list[list[str]]:
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(measure, "run_tool") as run:
-            run.return_value.output = (Path(__file__).parent / "recorded" / "wrk_plaintext.txt").read_text()
-            run.return_value.client_cpu_s = run.return_value.wall_s = 1.0
-            run.return_value.server = measure.Usage(1, 1, 0, 0, 0)
-            measured = Measurement(scenario("p99_us"), Settings(Path(".")), Path(folder))
-            measured._measure(1, cell, "a", mock.Mock(http_port=81, pid=os.getpid(), variant=Variant("a", "x")))
+        output = (Path(__file__).parent / "recorded" / "wrk_plaintext.txt").read_text()
+        used = dict.fromkeys(("cpu_s", "user_s", "system_s", "voluntary", "involuntary", "rss_kib"), 1)
+        run = rounds.Run(output, 1.0, used, 1.0, {}, {})
+        with tempfile.TemporaryDirectory() as folder:
+            measured = Measurement(scenario("p99_us"), Settings(Path("."), mock.Mock()), Path(folder))
+            with mock.patch.object(measured, "_run", return_value=run) as runs:
+                measured._measure(1, cell, "a", mock.Mock(http="127.0.0.1:81", variant=Variant("a", "x")))
             measured.close()
-            return [call.args[0] for call in run.call_args_list]
+        return [call.args[0] for call in runs.call_args_list]
 
     def test_wrk_runs_twice(self):
         self.assertEqual([command[3] for command in self.commands(Cell("c", warmup=2))], ["-d2s", "-d3s"])
         self.assertEqual([command[3] for command in self.commands(Cell("c", seconds=7))], ["-d7s"])
-
-
-class Usage(unittest.TestCase):
-    def test_another_process_is_seen_to_burn_what_it_burns(self):
-        burn = (
-            "import time\n"
-            "end = time.process_time() + 0.3\n"
-            "while time.process_time() < end: pass\n"
-            "print(1, flush=True); input()"
-        )
-        with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-            child.stdout.readline()
-            used = measure.usage(child.pid)
-            child.communicate(b"\n")
-        self.assertGreaterEqual(used.cpu_s, 0.3)
-        self.assertLess(used.cpu_s, 5)
-        self.assertAlmostEqual(used.user_s + used.system_s, used.cpu_s, delta=0.05)
-
-    def test_time_of_threads_that_ended_is_kept(self):
-        burn = (
-            "import threading, time\n"
-            "def work():\n"
-            "  end = time.thread_time() + 0.2\n"
-            "  while time.thread_time() < end: pass\n"
-            "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
-            "print(1, flush=True); input()"
-        )
-        with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-            child.stdout.readline()
-            self.assertGreaterEqual(measure.process_cpu_s(child.pid), 0.2)
-            child.communicate(b"\n")
-
-    def test_a_process_that_is_gone_is_a_failure(self):
-        child = subprocess.Popen(["true"])
-        child.wait()
-        with self.assertRaises(measure.Failed):
-            measure.usage(child.pid)
-
-    def test_a_tool_that_hangs_is_ended(self):
-        with tempfile.TemporaryDirectory() as folder:
-            began = time.monotonic()
-            with self.assertRaisesRegex(measure.Failed, "did not end"):
-                measure.run_tool(["sleep", "60"], os.getpid(), Path(folder) / "raw.txt", timeout_s=0.2)
-            self.assertLess(time.monotonic() - began, 30)
-        self.assertEqual(measure._children, [])
 
 
 if __name__ == "__main__":
