@@ -279,9 +279,10 @@ def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path | N
             progress("\n" + text + "\n" + page.write_after_run(folder))
         progress(f"kept in {folder}\n")
     if finished:
-        measurement.compress()
+        measurement.pack()
         facts["finished"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         report.write_json(folder / "machine.json", facts)
+        shutil.rmtree(folder / "raw")  # only now: one that is not finished goes on with it
     return finished
 
 

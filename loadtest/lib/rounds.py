@@ -3,11 +3,10 @@
 
 import csv
 import fcntl
-import gzip
 import itertools
 import os
 import random
-import shutil
+import tarfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -123,15 +122,13 @@ class Measurement:
             number += 1
             self._round(number)
 
-    def compress(self) -> None:
-        """The raw outputs and logs, each by itself."""
-        for path in sorted(self._raw.iterdir()):
-            if path.suffix == ".gz":
-                continue
-            packed = path.with_name(path.name + ".gz")
-            with path.open("rb") as source, gzip.open(packed, "wb") as target:
-                shutil.copyfileobj(source, target)
-            path.unlink()
+    def pack(self) -> None:
+        """The raw outputs and logs, into one file."""
+        packed = self._folder / "raw.tar.gz"
+        beside = packed.with_suffix(".new")
+        with tarfile.open(beside, "w:gz") as archive:
+            archive.add(self._raw, "raw")
+        beside.replace(packed)
 
     def _new_raw(self, name: str, suffix: str = ".txt") -> Path:
         """A path in raw/ that is not there: of a run that was cut off, what there is stays."""

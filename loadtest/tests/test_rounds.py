@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule for adding rounds, on figures that are made up; and what a process is seen to use."""
 
-import gzip
 import os
+import tarfile
 import tempfile
 import time
 import unittest
@@ -209,10 +209,11 @@ class GoingOn(unittest.TestCase):
 
     def test_raw_outputs_are_packed_when_all_is_done(self):
         measured = Faked(self.scenario, self.folder).measured()
-        measured.compress()
-        raw = Path(self.folder) / "raw"
-        self.assertEqual({path.suffix for path in raw.iterdir()}, {".gz"})
-        self.assertEqual(gzip.decompress((raw / "01-c-a.txt.gz").read_bytes()), b"whole")
+        measured.pack()
+        with tarfile.open(Path(self.folder) / "raw.tar.gz") as packed:
+            names = packed.getnames()
+            self.assertEqual(packed.extractfile("raw/01-c-a.txt").read(), b"whole")
+        self.assertEqual(set(names), {"raw"} | {f"raw/{path.name}" for path in (Path(self.folder) / "raw").iterdir()})
 
 
 class TimeLeft(unittest.TestCase):
