@@ -146,11 +146,12 @@ class Agent:
         try:
             while True:
                 request = json.loads(self._line())
+                number = {"number": request.pop("number")}
                 try:
                     answer = {"done": getattr(self, "do_" + request.pop("do"))(**request)}
                 except (Wrong, OSError) as why:
                     answer = {"failed": str(why)}
-                self._say(json.dumps(answer).encode() + b"\n")
+                self._say(json.dumps(number | answer).encode() + b"\n")
         except (Gone, BrokenPipeError):
             pass
         finally:

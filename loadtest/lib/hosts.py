@@ -50,6 +50,7 @@ class Link:
         self.name = name
         self._complaints = b""
         self._pending = b""
+        self._number = 0  # of the last request
         self._lock = threading.Lock()
         self._over = threading.Event()
         pipe = subprocess.PIPE
@@ -87,8 +88,16 @@ class Link:
 
     def call(self, do: str, answer_s: float = ANSWER_S, **arguments):
         """What lib/agent.py's do_<do> returns; Failed with its reason, or when nobody answers in time."""
-        self._write(json.dumps({"do": do, **arguments}).encode() + b"\n")
+        self._number += 1
+        self._write(json.dumps({"number": self._number, "do": do, **arguments}).encode() + b"\n")
         end = time.monotonic() + answer_s
+        while (answer := json.loads(self._line(end)))["number"] != self._number:
+            pass  # to a call that was interrupted
+        if "failed" in answer:
+            raise Failed(answer["failed"])
+        return answer["done"]
+
+    def _line(self, end: float) -> bytes:
         while b"\n" not in self._pending:
             if not select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
                 raise self._lost()
@@ -97,10 +106,7 @@ class Link:
                 raise self._lost()
             self._pending += part
         line, _, self._pending = self._pending.partition(b"\n")
-        answer = json.loads(line)
-        if "failed" in answer:
-            raise Failed(answer["failed"])
-        return answer["done"]
+        return line
 
     def close(self) -> None:
         """The agent ends, and all that it started."""

@@ -180,6 +180,13 @@ class OnAHost(unittest.TestCase):
         self.assertEqual(far.carried(command), carried)
         self.assertNotEqual(far.call("run", command=["pwd"], timeout_s=5)["output"].strip(), str(REPOSITORY))
 
+    def test_the_answer_to_an_interrupted_call_is_not_that_to_the_next(self):
+        link = self.host.link()
+        with mock.patch.object(link, "_line", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                link.call("find", name="sh")
+        self.assertEqual(link.call("run", command=["echo", "next"], timeout_s=5)["output"], "next\n")
+
     def test_what_cannot_be_reached_says_why(self):
         nobody = Host("nobody", ("sh", "-c", "echo no key >&2; exit 255"), far=True)
         with self.assertRaisesRegex(Failed, "the link to nobody is lost: no key"):
