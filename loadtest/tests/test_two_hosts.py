@@ -215,6 +215,39 @@ class TwoHosts(unittest.TestCase):
         self.assertRegex(done.stderr, "^error: the link to root@198.18.0.1 is lost: .*Host key verification failed")
         self.assertFalse(self.out.exists())
 
+    def test_two_namespaces_come_and_go_with_the_run(self):
+        def run(*more: str) -> subprocess.CompletedProcess:
+            return subprocess.run([sys.executable, str(RUN), "--build-dir", str(BUILD), "--netns", "--rounds", "1", *more,
+                                   str(self.folder / "plan.toml")], capture_output=True, text=True, timeout=100, check=False)  # fmt: skip
+
+        before = ip("netns", "list")
+        done = run("--out", str(self.out))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual({(row["cell"], row["variant"], row["failed"]) for row in self.rows()},
+                         {(cell, name, "") for _, cell, name in ALL})  # fmt: skip
+        self.assertEqual(json.loads((self.out / "machine.json").read_text())["hosts"]["address"], "198.18.0.1")
+        self.assertEqual(ip("netns", "list"), before)
+        delayed = run("--delay", "20", "--out", str(self.folder / "delayed"))
+        if delayed.returncode:  # not a word of it in the results, then
+            self.assertIn("--delay: this kernel has no netem", delayed.stderr)
+            self.assertFalse((self.folder / "delayed").exists())
+        else:
+            self.out = self.folder / "delayed"
+            self.assertGreater(min(float(row["p50_us"]) for row in self.rows()), 40_000)
+        self.assertEqual(ip("netns", "list"), before)
+
+    def test_places_that_do_not_go_together_are_refused(self):
+        for words, said in (
+            (("--netns", "--server", "a@b"), "--server and --client have no place beside it"),
+            (("--delay", "1"), "--delay is of the wire that --netns makes"),
+            (("--netns", "--delay", "x"), "'x' is not a number of milliseconds from 0 to 10000"),
+            (("--server-address", "1.2.3.4"), "with --server or --client"),
+        ):
+            done = subprocess.run([sys.executable, str(RUN), *words, str(self.folder / "plan.toml")],
+                                  capture_output=True, text=True, check=False)  # fmt: skip
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(said, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
