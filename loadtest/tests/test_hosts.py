@@ -2,6 +2,7 @@
 """The agent that runs on each host, and the link to it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -140,6 +141,7 @@ class OnAHost(unittest.TestCase):
 
     def test_all_ends_with_an_agent_that_is_killed(self):
         link = self.host.link()
+        self.addCleanup(shutil.rmtree, Path(self.host.put("kept", b"")).parent)
         pid = link.call("start", command=["sh", "-c", "echo ready; exec sleep 60"], timeout_s=10)["pid"]
         link._process.kill()
         self.assertTrue(ended(pid))

@@ -187,9 +187,8 @@ class TwoHosts(unittest.TestCase):
         said += child.communicate(timeout=200)[0]
         self.assertEqual(child.returncode, 0, said)
         marked = [row for row in self.rows() if row["failed"] or row["errors"] != "0"]
-        # A server that died between two measurements cost none.
+        # What comes between two measurements costs the next one that needs it, or, of a dead server, none.
         self.assertIn(len(marked), (1, 2), said)
-        self.assertEqual(sum("link" in row["failed"] for row in marked), 1, marked)
         self.assert_all_measured(failed=len(marked))
         self.assert_nothing_left()
 
