@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/asio_listen.hpp"
 #include "common/http.hpp"
 #include "common/options.hpp"
 
@@ -66,12 +67,11 @@ asio::awaitable<void> accept_all(tcp::acceptor acceptor, bool date) {
   }
 }
 
-void serve(const options& with) {
+void serve(options with) {
   raise_descriptor_limit();
   // With one thread the hint lets Asio wake no others and queue from inside without its lock.
   asio::io_context context(with.threads);
-  tcp::acceptor acceptor(context, tcp::endpoint(asio::ip::address_v4::loopback(), with.port));
-  const unsigned port = acceptor.local_endpoint().port();
+  tcp::acceptor acceptor = listen_on(context, with);
   // An exception here (out of descriptors) ends the program: a figure would mean nothing.
   asio::co_spawn(context, accept_all(std::move(acceptor), with.date),
                  [](const std::exception_ptr& failed) {
@@ -83,7 +83,7 @@ void serve(const options& with) {
   };
   std::vector<std::thread> others;
   for (int i = 1; i < with.threads; ++i) others.emplace_back(run, i);
-  print_ready(port);
+  print_ready(with);
   run(0);
   for (std::thread& other : others) other.join();
 }

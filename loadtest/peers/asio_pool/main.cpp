@@ -18,6 +18,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/asio_listen.hpp"
 #include "common/http.hpp"
 #include "common/options.hpp"
 
@@ -135,15 +136,15 @@ void accept_all(tcp::acceptor& acceptor, asio::thread_pool& pool, bool date) {
   });
 }
 
-void serve(const options& with) {
+void serve(options with) {
   raise_descriptor_limit();
   if (with.pin >= 0) pin_to(with.pin, with.threads);  // the io_context's thread is one more
   asio::io_context context(1);  // one thread runs it; the pool tells itself how many it has
   asio::thread_pool pool(static_cast<std::size_t>(with.threads));
-  tcp::acceptor acceptor(context, tcp::endpoint(asio::ip::address_v4::loopback(), with.port));
+  tcp::acceptor acceptor = listen_on(context, with);
   acceptor.non_blocking(true);
   accept_all(acceptor, pool, with.date);
-  print_ready(acceptor.local_endpoint().port());
+  print_ready(with);
   context.run();
 }
 

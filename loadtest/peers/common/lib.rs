@@ -4,7 +4,7 @@
 
 use std::future::Future;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::exit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 pub const WORK_US_MAX: i64 = 10_000;
 
 pub struct Options {
-    pub port: u16, // 0: the kernel chooses
+    pub at: SocketAddr, // port 0: the kernel chooses
     pub threads: usize,
     pub pin: Option<usize>, // first CPU; worker i goes to pin + i
     pub date: bool,
@@ -26,8 +26,8 @@ fn usage(program: &str, grpc: bool) -> ! {
         true => ("", "helloworld.Greeter/SayHello and bwos.Work/Burn over gRPC"),
     };
     eprintln!(
-        "usage: {program} [--port 0..65535] [--threads 1..1024] [--pin 0..1023]{date}\n  \
-         serves {serves} on 127.0.0.1 until SIGTERM"
+        "usage: {program} [--address 127.0.0.1] [--port 0..65535] [--threads 1..1024] [--pin 0..1023]{date}\n  \
+         serves {serves} there until SIGTERM"
     );
     exit(2)
 }
@@ -44,18 +44,36 @@ pub fn parse_options_of_grpc() -> Options {
 fn parse(grpc: bool) -> Options {
     let mut arguments = std::env::args();
     let program = arguments.next().unwrap_or_default();
-    let mut result = Options { port: 0, threads: 1, pin: None, date: false };
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut result = Options { at, threads: 1, pin: None, date: false };
     while let Some(flag) = arguments.next() {
+        let wrong = |text: &str, must_be: &str| -> ! {
+            eprintln!("{flag} '{text}': it must be {must_be}");
+            usage(&program, grpc)
+        };
+        let mut value = || arguments.next().unwrap_or_default();
         let mut number = |least: usize, most: usize| {
-            let value = arguments.next().and_then(|text| text.parse().ok());
-            value.filter(|n| (least..=most).contains(n)).unwrap_or_else(|| usage(&program, grpc))
+            let text = value();
+            match text.parse() {
+                Ok(number) if (least..=most).contains(&number) => number,
+                _ => wrong(&text, &format!("a number from {least} to {most}")),
+            }
         };
         match flag.as_str() {
             "--date" if !grpc => result.date = true,
-            "--port" => result.port = number(0, 65535) as u16,
+            "--address" => {
+                let text = value();
+                let address = text.parse::<IpAddr>();
+                let must_be = "a numeric IPv4 or IPv6 address";
+                result.at.set_ip(address.unwrap_or_else(|_| wrong(&text, must_be)));
+            }
+            "--port" => result.at.set_port(number(0, 65535) as u16),
             "--threads" => result.threads = number(1, 1024),
             "--pin" => result.pin = Some(number(0, libc::CPU_SETSIZE as usize - 1)),
-            _ => usage(&program, grpc),
+            _ => {
+                eprintln!("unknown flag '{flag}'");
+                usage(&program, grpc)
+            }
         }
     }
     result
@@ -98,14 +116,17 @@ pub fn burn_thread_cpu(microseconds: i64) {
 }
 
 /// Listens, and says so on standard output.
-pub fn listen(port: u16, speaks: &str) -> TcpListener {
+pub fn listen(at: SocketAddr, speaks: &str) -> TcpListener {
     let bound = || {
-        let socket = TcpSocket::new_v4()?;
+        let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
-        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+        socket.bind(at)?;
         socket.listen(libc::SOMAXCONN as u32)
     };
-    let listener: TcpListener = bound().expect("cannot listen");
+    let listener: TcpListener = bound().unwrap_or_else(|error| {
+        eprintln!("cannot listen on {at}: {error}");
+        exit(1)
+    });
     println!("listening {speaks}={}", listener.local_addr().expect("no address"));
     listener
 }
@@ -132,9 +153,9 @@ where
     Session: Fn(TcpStream) -> Served + Send + 'static,
     Served: Future<Output = ()> + Send + 'static,
 {
-    let port = with.port;
+    let at = with.at;
     run(with, async move {
-        let listener = listen(port, "http");
+        let listener = listen(at, "http");
         loop {
             match listener.accept().await {
                 Ok((socket, _)) => {

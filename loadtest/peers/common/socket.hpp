@@ -12,6 +12,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+
+#include "common/options.hpp"
 
 namespace bwos::peer {
 
@@ -44,21 +47,39 @@ void accept_all(int listener, Function&& take) {
   }
 }
 
-// A listener on `port`, which becomes the chosen one where it was 0.
-inline int listen_on(std::uint16_t& port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+// A TCP socket with the address and port of `with`, whose port becomes the chosen one where it was
+// 0. Others of this user may share them.
+inline int bind_to(options& with) {
+  sockaddr_storage address{};
+  socklen_t size = 0;
+  if (is_ipv6(with)) {
+    auto* const its = reinterpret_cast<sockaddr_in6*>(&address);
+    its->sin6_family = AF_INET6;
+    its->sin6_port = htons(with.port);
+    ::inet_pton(AF_INET6, with.address.c_str(), &its->sin6_addr);
+    size = sizeof *its;
+  } else {
+    auto* const its = reinterpret_cast<sockaddr_in*>(&address);
+    its->sin_family = AF_INET;
+    its->sin_port = htons(with.port);
+    ::inet_pton(AF_INET, with.address.c_str(), &its->sin_addr);
+    size = sizeof *its;
+  }
+  const int fd = ::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   const int on = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) fail("bind");
-  if (::listen(fd, SOMAXCONN) != 0) fail("listen");
-  socklen_t size = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  port = ntohs(address.sin_port);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(fd, generic, size) != 0) cannot_listen(with, std::strerror(errno));
+  ::getsockname(fd, generic, &size);
+  // At the same place in both.
+  with.port = ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+  return fd;
+}
+
+inline int listen_on(options& with) {
+  const int fd = bind_to(with);
+  if (::listen(fd, SOMAXCONN) != 0) cannot_listen(with, std::strerror(errno));
   return fd;
 }
 

@@ -5,29 +5,18 @@
 #include <helloworld.grpc.pb.h>
 #include <work.grpc.pb.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "common/burn.hpp"
+#include "common/grpc.hpp"
 #include "common/options.hpp"
 
 namespace bwos::peer {
 namespace {
 
 constexpr int armed_calls = 100;  // of each method, on each queue
-
-void run(const helloworld::HelloRequest& request, helloworld::HelloReply& reply) {
-  reply.mutable_message()->append("Hello ").append(request.name());
-}
-
-void run(const BurnRequest& request, BurnReply& reply) {
-  reply.set_us(burn_thread_cpu(request.us()));
-}
 
 // What a queue delivers.
 class step {
@@ -99,29 +88,22 @@ void run_queue(grpc::ServerCompletionQueue& queue, greeter& greets, work& works)
   while (queue.Next(&tag, &ok)) static_cast<step*>(tag)->go_on(ok);
 }
 
-void serve(const options& with) {
+void serve(options with) {
   raise_descriptor_limit();
   if (with.pin >= 0) pin_to(with.pin, with.threads);  // gRPC's own threads are there too
   greeter greets;
   work works;
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:" + std::to_string(with.port),
-                           grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&greets);
   builder.RegisterService(&works);
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
   for (int i = 0; i < with.threads; ++i) queues.push_back(builder.AddCompletionQueue());
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0) {
-    std::fprintf(stderr, "cannot listen on 127.0.0.1:%u\n", with.port);
-    std::exit(1);
-  }
+  const std::unique_ptr<grpc::Server> server = start(builder, with);
   std::vector<std::thread> others;
   for (std::size_t i = 1; i < queues.size(); ++i) {
     others.emplace_back([&, i] { run_queue(*queues[i], greets, works); });
   }
-  print_ready(static_cast<unsigned>(port), speaks::grpc);
+  print_ready(with, speaks::grpc);
   run_queue(*queues[0], greets, works);
 }
 

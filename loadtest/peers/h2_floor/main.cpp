@@ -318,14 +318,14 @@ class loop {
 void serve(options with) {
   raise_descriptor_limit();
   std::vector<int> listeners;
-  for (int i = 0; i < with.threads; ++i) listeners.push_back(listen_on(with.port));
+  for (int i = 0; i < with.threads; ++i) listeners.push_back(listen_on(with));
   const auto run = [&](int index) {
     pin_this_thread(with, index);
     loop(listeners[static_cast<std::size_t>(index)]).run();
   };
   std::vector<std::thread> others;
   for (int i = 1; i < with.threads; ++i) others.emplace_back(run, i);
-  print_ready(with.port, speaks::grpc);
+  print_ready(with, speaks::grpc);
   run(0);
 }
 

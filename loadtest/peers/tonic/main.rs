@@ -44,9 +44,9 @@ impl Work for Burner {
 
 fn main() {
     let with = peer_common::parse_options_of_grpc();
-    let port = with.port;
+    let at = with.at;
     peer_common::run(with, async move {
-        let listener = peer_common::listen(port, "grpc");
+        let listener = peer_common::listen(at, "grpc");
         Server::builder()
             .add_service(GreeterServer::new(Hello))
             .add_service(WorkServer::new(Burner))
