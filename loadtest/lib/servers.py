@@ -18,7 +18,12 @@ OURS = {
     "bwos-server": "server/bwos-server",
     "bwos-load": "loadtest/bwos-load",
 }
-NEEDS_CARGO = ("tokio", "hyper", "tonic")
+# Of peers that only some machines can build, what they need.
+CARGO = "cargo 1.85 or newer (https://rustup.rs) when CMake configures, and crates.io"
+GO = "Go 1.22 or newer (https://go.dev/dl) when CMake configures, and Go's module proxy"
+NEEDS = {"tokio": CARGO, "hyper": CARGO, "tonic": CARGO, "go_http": GO, "grpc_go": GO}
+# What the peer nginx starts, and loads.
+NGINX = ("nginx", "/usr/lib/nginx/modules/ngx_http_echo_module.so")
 
 
 def program(build_dir: Path | None, name: str) -> str:
@@ -33,13 +38,23 @@ def program(build_dir: Path | None, name: str) -> str:
 def missing_program(host: Host, build_dir: Path | None, name: str) -> str | None:
     path = program(build_dir, name)
     if build_dir is None:
-        return None if host.find(name) else f"{name} is not installed on {host.name}"
+        # An installed `nginx` is nginx itself, not the peer that starts it.
+        return None if name != "nginx" and host.find(name) else f"{name} is not installed on {host.name}"
     if os.access(REPOSITORY / path, os.X_OK):
-        return None
+        return missing_nginx(host) if name == "nginx" else None
     why = f"{path} is not there: build the target {name if name in OURS else 'peer_' + name}"
-    if name in NEEDS_CARGO:
-        why += ", which needs cargo 1.85 or newer (https://rustup.rs) when CMake configures, and crates.io"
+    if name in NEEDS:
+        why += f", which needs {NEEDS[name]}"
     return why
+
+
+def missing_nginx(host: Host) -> str | None:
+    command, module = NGINX
+    there = f"PATH=$PATH:/usr/sbin; command -v {command} && test -e {module}"
+    if host.call("run", command=["sh", "-c", there], timeout_s=20)["exit_code"] == 0:
+        return None
+    return (f"nginx or its echo module is not installed on {host.name}; get them with: "
+            "apt-get install nginx-light libnginx-mod-http-echo")  # fmt: skip
 
 
 def missing_flag(host: Host, build_dir: Path | None, variant: "Variant") -> str | None:

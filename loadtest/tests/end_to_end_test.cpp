@@ -97,7 +97,7 @@ void expect_all_accounted_for(const options& with, const outcome& found) {
 
 class with_peer : public testing::TestWithParam<const char*> {
  protected:
-  // Those on Tokio are built on request only; the others this test depends on.
+  // Those in Rust and Go are built on request only; the others this test depends on.
   void SetUp() override {
     if (::access(program().c_str(), X_OK) != 0) GTEST_SKIP() << program() << " is not built";
   }
@@ -106,7 +106,8 @@ class with_peer : public testing::TestWithParam<const char*> {
 
 class end_to_end : public with_peer {};
 INSTANTIATE_TEST_SUITE_P(peers, end_to_end,
-                         testing::Values("epoll_floor", "asio_coro", "asio_pool", "tokio", "hyper"),
+                         testing::Values("epoll_floor", "asio_coro", "asio_pool", "tokio", "hyper",
+                                         "go_http"),
                          [](const auto& of) { return std::string(of.param); });
 
 TEST_P(end_to_end, every_request_of_every_class_is_answered) {
@@ -190,7 +191,9 @@ TEST_P(end_to_end, requests_of_a_server_that_dies_are_lost_or_unsent) {
 }
 
 class grpc_end_to_end : public with_peer {};
-INSTANTIATE_TEST_SUITE_P(peers, grpc_end_to_end, testing::Values("h2_floor", "grpc_cq", "tonic"),
+INSTANTIATE_TEST_SUITE_P(peers, grpc_end_to_end,
+                         testing::Values("h2_floor", "grpc_cq", "grpc_callback", "tonic",
+                                         "grpc_go"),
                          [](const auto& of) { return std::string(of.param); });
 
 // SayHello("bwos") is answered with "Hello bwos"; Burn(200) with 200.
