@@ -147,8 +147,8 @@ def render(run: Run, pictures: list[figures.Picture], ratios: list[list], missin
         f"{run.facts.get('utc', 'when is not recorded')}, commit {commit}, {run.facts.get('cpu', 'CPU not recorded')}, "
     )
     when += f"{len(run.facts.get('cpus', ()))} CPUs, Linux {run.facts.get('kernel', 'not recorded')}"
-    if "hosts" in run.facts:
-        when += "; servers on {server}, load from {client}".format(**run.facts["hosts"])
+    if places := run.facts.get("hosts"):
+        when += f"; servers on {places.get('server')}, load from {places.get('client')}"
     parts = [f'<h1>{name}</h1>\n<p class="quiet">{escape(when)}</p>\n']
     if scenario.hypothesis:
         parts.append(f"<p>{escape(scenario.hypothesis)}</p>\n")
