@@ -9,7 +9,8 @@ usage() {
   cat <<'USAGE'
 deploy/check.sh [CHECK...]   installs what is missing, builds the server, and tries what deploy/ holds as far as one machine
                              can: a line for each check, exit 1 if one failed. What one prints is in build/check
-The checks: kubernetes compose prometheus metrics systemd seccomp sysctl deb image. The last two need root.
+The checks: kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl deb image. disk, deb and
+image need root.
 USAGE
 }
 
@@ -53,6 +54,7 @@ serve() {
   [[ $(curl --fail --silent --show-error --max-time 10 "http://$http/plaintext") == 'Hello, World!' ]]
   [[ $(curl --fail --silent --show-error --max-time 10 --http2-prior-knowledge --data to "http://$http/echo") == to ]]
 }
+free_port() { python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 any_port=(--http-listen 127.0.0.1:0 --grpc-listen 127.0.0.1:0)
 
 # stop: as an operator does; the server must end with 0.
@@ -139,7 +141,7 @@ check_metrics() {
   cp deploy/monitoring/alerts.yml "$BWOS_CHECK_WORK/prometheus"
   sed "s/server:8080/$http/; s/_interval: 5s/_interval: 1s/" deploy/monitoring/prometheus.yml \
     >"$BWOS_CHECK_WORK/prometheus/prometheus.yml"
-  port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  port=$(free_port)
   prometheus --config.file="$BWOS_CHECK_WORK/prometheus/prometheus.yml" --log.level=warn \
     --storage.tsdb.path="$BWOS_CHECK_WORK/prometheus/data" --web.listen-address="127.0.0.1:$port" &
   watching=$!
@@ -157,15 +159,86 @@ unit=deploy/debian/bwos-server.service
 check_systemd() {
   local complaints
   command -v systemd-analyze >/dev/null || not_run 'no systemd-analyze'
-  mkdir -p "$logs/systemd"
+  rm -rf "$logs/systemd"
+  mkdir -p "$logs/systemd/wrong"
+  cp deploy/debian/*.socket "$logs/systemd"
   sed "s,/usr/bin/bwos-server,$server," "$unit" >"$logs/systemd/bwos-server.service"
-  # It has a complaint for each setting that it does not know, and exits 0 all the same.
-  complaints=$(systemd-analyze verify --man=no "$logs/systemd/bwos-server.service" 2>&1)
+  complaints=$(verify_units "$logs/systemd")
   [[ -z $complaints ]] || die "$complaints"
   systemd-analyze security --offline=true --threshold=20 --no-pager "$logs/systemd/bwos-server.service"
+  # And that it can fail.
+  cp "$logs"/systemd/bwos-server* "$logs/systemd/wrong"
+  sed -i 's/^FileDescriptorName=/FileDescriptor=/' "$logs/systemd/wrong/bwos-server-grpc.socket"
+  [[ $(verify_units "$logs/systemd/wrong") == *FileDescriptor* ]] || die 'a wrong setting was not found'
   # The system calls that the unit leaves, as a seccomp profile; the server must do with them.
   deploy/checks/unit_calls.py "$unit" >"$logs/systemd/calls.json"
   serve_each_way deploy/checks/under_seccomp.py "$logs/systemd/calls.json"
+  # What the unit does not start again, and what it does.
+  grep --quiet '^RestartPreventExitStatus=2$' "$unit"
+  ends_with 2 "$server" "${any_port[@]}" --workers 0
+  serve "$server" "${any_port[@]}"
+  ends_with 1 "$server" "${any_port[@]}" --http-listen "$http"
+  stop
+}
+
+# verify_units FOLDER: systemd's complaints, one for each setting that it does not know. It exits 0 all the same.
+verify_units() { systemd-analyze verify --man=no "$1"/*.service "$1"/*.socket 2>&1; }
+
+# ends_with STATUS COMMAND...
+ends_with() {
+  local status=0
+  timeout 20 "${@:2}" || status=$?
+  ((status == $1)) || die "${*:2} ended with $status"
+}
+
+# What a service manager hears, under the unit's filter.
+check_notify() {
+  command -v systemd-analyze >/dev/null || not_run 'no systemd-analyze'
+  local hears=(deploy/checks/notify.py deploy/checks/under_seccomp.py "$BWOS_CHECK_WORK/calls.json")
+  deploy/checks/unit_calls.py "$unit" >"$BWOS_CHECK_WORK/calls.json"
+  "${hears[@]}" "$server" "${any_port[@]}"
+  # And that it can fail: without a watchdog, and under a filter that lets nothing through to systemd.
+  ! "${hears[@]}" env -u WATCHDOG_USEC "$server" "${any_port[@]}" || die 'no watchdog was fed, and that was not seen'
+  sed 's/ AF_UNIX$//' "$unit" >"$BWOS_CHECK_WORK/deaf.service"
+  deploy/checks/unit_calls.py "$BWOS_CHECK_WORK/deaf.service" >"$BWOS_CHECK_WORK/calls.json"
+  ! "${hears[@]}" "$server" "${any_port[@]}" || die 'nothing was sent, and that was not seen'
+}
+
+check_activation() {
+  command -v systemd-socket-activate >/dev/null || not_run 'no systemd-socket-activate'
+  restarts 20 10000
+  restarts 20 10000 --reactor io_uring
+  restarts 5 2500 --executor asio-io-context
+  # And that it can fail.
+  ! restarts --unheld 1 500 || die 'nobody was refused, though nobody held the socket'
+}
+
+# restarts [--unheld] RESTARTS REQUESTS FLAG...: see checks/restarts.py.
+restarts() {
+  local port count=2 activating
+  if [[ $1 == --unheld ]]; then count=3; fi
+  port=$(free_port)
+  timeout 120 systemd-socket-activate --listen="127.0.0.1:$port" --fdname=http \
+    deploy/checks/restarts.py "${@:1:count}" "$server" --grpc-listen '' --log-level warn "${@:count+1}" &
+  activating=$!
+  # Whoever comes first starts it.
+  curl --fail --silent --show-error --retry-connrefused --retry 20 --retry-delay 1 "http://127.0.0.1:$port/" || true
+  wait "$activating"
+}
+
+check_disk() {
+  need_namespaces
+  mkdir -p "$BWOS_CHECK_WORK/disk"
+  alone log_to_disk 1m
+  # And that it can fail.
+  ! alone log_to_disk 64m || die 'the disk was never full, and that was not seen'
+}
+
+# log_to_disk SIZE: an access log on a file system as large as that.
+log_to_disk() {
+  ip link set lo up
+  mount -t tmpfs -o size="$1" none "$BWOS_CHECK_WORK/disk"
+  deploy/checks/full_disk.py "$BWOS_CHECK_WORK/disk" "$server" "${any_port[@]}"
 }
 
 # serve_each_way PREFIX...: every executor, reactor and gRPC transport. Where the kernel has io_uring, so must PREFIX.
@@ -219,20 +292,26 @@ check_deb() {
   local apt=(chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 --quiet
     --yes --no-install-recommends)
   local wanted=$root/etc/systemd/system/multi-user.target.wants/bwos-server.service
+  local sockets=$root/etc/systemd/system/sockets.target.wants
   "${apt[@]}" update
 
   echo '== install'
   "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
   [[ -L $wanted && -s $root/usr/share/man/man1/bwos-server.1.gz ]]
+  # The sockets are there for who wants them.
+  [[ -e $root/lib/systemd/system/bwos-server.socket && -e $root/lib/systemd/system/bwos-server-grpc.socket ]]
+  [[ -z $(find "$root/etc/systemd" -name 'bwos*.socket') ]]
   alone serve_as_unit "$root"
 
   echo '== upgrade: what the administrator has changed stays'
   sed -i 's/^drain-delay.*/drain-delay = "0"/' "$root/etc/bwos-server.toml"
   rm "$wanted"
+  mkdir -p "$sockets"
+  ln -s /lib/systemd/system/bwos-server.socket "$sockets/bwos-server.socket"
   "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
   chroot "$root" dpkg --list bwos-server | grep --quiet "^ii  bwos-server  *$version+next "
   grep --quiet '^drain-delay = "0"$' "$root/etc/bwos-server.toml"
-  [[ ! -e $wanted ]]
+  [[ ! -e $wanted && -L $sockets/bwos-server.socket ]]
   alone serve_as_unit "$root"
 
   echo '== remove, and install again: the settings stay'
@@ -254,10 +333,10 @@ check_deb() {
   "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
   grep --extended-regexp '(^| )start bwos-server.service' "$root/told"
   "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
-  ! grep --extended-regexp '(^| )stop bwos-server.service' "$root/told" || die 'stopped by an upgrade'
+  ! grep --extended-regexp '(^| )stop .*bwos-server.service' "$root/told" || die 'stopped by an upgrade'
   grep --extended-regexp '(^| )restart bwos-server.service' "$root/told"
   "${apt[@]}" purge bwos-server
-  grep --extended-regexp '(^| )stop bwos-server.service' "$root/told"
+  grep --extended-regexp '(^| )stop bwos-server.socket bwos-server-grpc.socket bwos-server.service' "$root/told"
   purged "$root"
 }
 
@@ -383,7 +462,7 @@ NOT_RUN
 }
 
 case ${1:-} in
-  '') run kubernetes compose prometheus metrics systemd seccomp sysctl deb image ;;
+  '') run kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl deb image ;;
   --help | -h) usage ;;
   --one)
     trap 'kill ${serving:+"$serving"} ${watching:+"$watching"} 2>/dev/null || true' EXIT

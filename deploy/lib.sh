@@ -14,7 +14,7 @@ test_library_packages=(libgtest-dev libbenchmark-dev)
 test_packages=("${test_library_packages[@]}" curl iproute2 nghttp2-client openssh-client openssh-server procps python3
   python3-grpcio python3-matplotlib python3-protobuf wrk)
 # What check.sh uses beyond these; kustomize and the schemas come by Go, promtool out of its package.
-deploy_packages=(buildah crun curl debootstrap iproute2 python3-jsonschema python3-seccomp python3-yaml)
+deploy_packages=(buildah crun curl debootstrap iproute2 python3-jsonschema python3-seccomp python3-yaml systemd)
 check_packages=(ccache clang-19 clang-tidy-19 clang-format-19 git libclang-rt-19-dev shellcheck)
 
 # missing_packages NAME...: those that are not installed, one a line. Asks dpkg alone, so it takes no time.

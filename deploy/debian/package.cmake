@@ -4,7 +4,8 @@
 set(debian ${CMAKE_CURRENT_LIST_DIR})
 
 # EXCLUDE_FROM_ALL: cmake --install writes below its prefix only, and knows nothing of these.
-install(FILES ${debian}/bwos-server.service DESTINATION /lib/systemd/system COMPONENT system EXCLUDE_FROM_ALL)
+install(FILES ${debian}/bwos-server.service ${debian}/bwos-server.socket ${debian}/bwos-server-grpc.socket
+  DESTINATION /lib/systemd/system COMPONENT system EXCLUDE_FROM_ALL)
 install(FILES ${debian}/bwos-server.toml DESTINATION /etc COMPONENT system EXCLUDE_FROM_ALL)
 install(FILES ${debian}/copyright DESTINATION share/doc/bwos-server COMPONENT system EXCLUDE_FROM_ALL)
 # The man page is what the binary says of itself, with man.h2m.
