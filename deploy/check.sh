@@ -9,8 +9,9 @@ usage() {
   cat <<'USAGE'
 deploy/check.sh [CHECK...]   installs what is missing, builds the server, and tries what deploy/ holds as far as one machine
                              can: a line for each check, exit 1 if one failed. What one prints is in build/check
-The checks: kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl deb image. disk, deb and
-image need root.
+deploy/check.sh --quick      the same, but compiles nothing inside an image: runtime in place of image, which it names
+The checks: kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl deb image, and runtime:
+the image around a package of the release build. disk, deb and images need root.
 USAGE
 }
 
@@ -76,6 +77,9 @@ need_namespaces() {
 
 # base_system: a bare Debian 12 in $BWOS_CHECK_WORK/base, made once for all checks.
 base_system() { [[ -e $BWOS_CHECK_WORK/base/etc/resolv.conf ]] || make_system "$BWOS_CHECK_WORK/base"; }
+
+version() { sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/release/CMakeCache.txt; }
+package_file() { printf 'bwos-server_%s_%s.deb' "$1" "$(dpkg --print-architecture)"; }
 
 # package VERSION: a Debian package of the release build.
 package() { (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages" -D CPACK_PACKAGE_VERSION="$1"); }
@@ -281,9 +285,8 @@ check_sysctl() {
 
 check_deb() {
   need_namespaces
-  local root=$BWOS_CHECK_WORK/deb version architecture
-  architecture=$(dpkg --print-architecture)
-  version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/release/CMakeCache.txt)
+  local root=$BWOS_CHECK_WORK/deb version
+  version=$(version)
   package "$version"
   package "$version+next"
   base_system
@@ -296,7 +299,7 @@ check_deb() {
   "${apt[@]}" update
 
   echo '== install'
-  "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
+  "${apt[@]}" install "/root/$(package_file "$version")"
   [[ -L $wanted && -s $root/usr/share/man/man1/bwos-server.1.gz ]]
   # The sockets are there for who wants them.
   [[ -e $root/lib/systemd/system/bwos-server.socket && -e $root/lib/systemd/system/bwos-server-grpc.socket ]]
@@ -308,7 +311,7 @@ check_deb() {
   rm "$wanted"
   mkdir -p "$sockets"
   ln -s /lib/systemd/system/bwos-server.socket "$sockets/bwos-server.socket"
-  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
+  "${apt[@]}" install "/root/$(package_file "$version+next")"
   chroot "$root" dpkg --list bwos-server | grep --quiet "^ii  bwos-server  *$version+next "
   grep --quiet '^drain-delay = "0"$' "$root/etc/bwos-server.toml"
   [[ ! -e $wanted && -L $sockets/bwos-server.socket ]]
@@ -318,7 +321,7 @@ check_deb() {
   "${apt[@]}" remove bwos-server
   [[ ! -e $root/usr/bin/bwos-server && ! -e $wanted ]]
   grep --quiet '^drain-delay = "0"$' "$root/etc/bwos-server.toml"
-  "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
+  "${apt[@]}" install "/root/$(package_file "$version")"
   alone serve_as_unit "$root"
 
   echo '== purge: nothing is left'
@@ -330,9 +333,9 @@ check_deb() {
   # shellcheck disable=SC2016  # the stand-in's
   printf '#!/bin/sh\necho "$@" >>/told\necho enabled\n' >"$root/usr/bin/systemctl"
   chmod 755 "$root/usr/bin/systemctl"
-  "${apt[@]}" install "/root/bwos-server_${version}_$architecture.deb"
+  "${apt[@]}" install "/root/$(package_file "$version")"
   grep --extended-regexp '(^| )start bwos-server.service' "$root/told"
-  "${apt[@]}" install "/root/bwos-server_${version}+next_$architecture.deb"
+  "${apt[@]}" install "/root/$(package_file "$version+next")"
   ! grep --extended-regexp '(^| )stop .*bwos-server.service' "$root/told" || die 'stopped by an upgrade'
   grep --extended-regexp '(^| )restart bwos-server.service' "$root/told"
   "${apt[@]}" purge bwos-server
@@ -362,8 +365,25 @@ serve_as_unit() {
 images() { buildah --root "$BWOS_CHECK_WORK/storage" --runroot "$BWOS_CHECK_WORK/run" --storage-driver vfs "$@"; }
 
 check_image() {
-  local container load cache=()
   need_namespaces
+  try_image deploy/Dockerfile
+}
+
+# The image around a package of the release build: all of check_image but the Dockerfile's first stage, which compiles.
+check_runtime() {
+  local container
+  need_namespaces
+  package "$(version)"
+  container=$(images from scratch)
+  images add --quiet "$container" "$BWOS_CHECK_WORK/packages/$(package_file "$(version)")" /bwos-server.deb
+  images commit --quiet "$container" localhost/package
+  sed '/ AS build$/,/^$/c FROM localhost/package AS build' deploy/Dockerfile >"$BWOS_CHECK_WORK/Dockerfile"
+  try_image "$BWOS_CHECK_WORK/Dockerfile"
+}
+
+# try_image DOCKERFILE: builds it on a bare Debian 12, beside that of the load generator, and lets one ask the other.
+try_image() {
+  local container load cache=()
   base_system
   container=$(images from scratch)
   images add --quiet "$container" "$BWOS_CHECK_WORK/base" /
@@ -373,7 +393,7 @@ check_image() {
   fi
   # Docker's format: OCI's has no health check. The network is for apt alone.
   local build=(images build --format docker --isolation chroot --network host --build-arg BASE=localhost/base)
-  "${build[@]}" "${cache[@]}" --file deploy/Dockerfile --tag bwos-server .
+  "${build[@]}" "${cache[@]}" --file "$1" --tag bwos-server .
   "${build[@]}" --tag bwos-load deploy/load
   images images
   images inspect --type image bwos-server >"$logs/server.json"
@@ -461,8 +481,14 @@ NOT_RUN
   ((${#results[@]} == 0))
 }
 
+quick_checks=(kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl deb)
+
 case ${1:-} in
-  '') run kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl deb image ;;
+  '') run "${quick_checks[@]}" image ;;
+  --quick)
+    printf 'not run: image, which compiles in a container (deploy/check.sh image)\n'
+    run "${quick_checks[@]}" runtime
+    ;;
   --help | -h) usage ;;
   --one)
     trap 'kill ${serving:+"$serving"} ${watching:+"$watching"} 2>/dev/null || true' EXIT
