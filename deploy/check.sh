@@ -314,7 +314,7 @@ check_deb() {
   "${apt[@]}" install "/root/$(package_file "$version+next")"
   chroot "$root" dpkg --list bwos-server | grep --quiet "^ii  bwos-server  *$version+next "
   grep --quiet '^drain-delay = "0"$' "$root/etc/bwos-server.toml"
-  [[ ! -e $wanted && -L $sockets/bwos-server.socket ]]
+  [[ ! -e $wanted && -L $sockets/bwos-server.socket && ! -e $sockets/bwos-server-grpc.socket ]]
   alone serve_as_unit "$root"
 
   echo '== remove, and install again: the settings stay'
