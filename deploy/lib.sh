@@ -7,12 +7,14 @@ build_packages=(
   libasio-dev liburing-dev node-llhttp libcli11-dev libnghttp2-dev libspdlog-dev zlib1g-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 )
+# What loadtest/run.py needs for plans of wrk and a report with figures.
+load_packages=(python3 python3-matplotlib wrk)
 # What cpack needs beyond these to make the Debian package (deploy/debian/package.cmake).
 package_packages=(dpkg-dev file help2man)
 # Without these CMake cannot configure the tests and benchmarks.
 test_library_packages=(libgtest-dev libbenchmark-dev)
-test_packages=("${test_library_packages[@]}" curl iproute2 nghttp2-client openssh-client openssh-server procps python3
-  python3-grpcio python3-matplotlib python3-protobuf wrk)
+test_packages=("${test_library_packages[@]}" "${load_packages[@]}" curl iproute2 nghttp2-client openssh-client
+  openssh-server procps python3-grpcio python3-protobuf)
 # What check.sh uses beyond these; kustomize and the schemas come by Go, promtool out of its package.
 deploy_packages=(buildah crun curl debootstrap iproute2 python3-jsonschema python3-seccomp python3-yaml systemd)
 check_packages=(ccache clang-19 clang-tidy-19 clang-format-19 git libclang-rt-19-dev shellcheck)

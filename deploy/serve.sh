@@ -35,12 +35,14 @@ print_hints() {
   grpc=$(reachable "$(sed -n 's/.*grpc=\([^ ]*\).*/\1/p' <<<"$1")")
   cat <<HINTS
 
-HTTP on http://$http, gRPC on $grpc. From another terminal (apt-get install curl wrk):
+HTTP on http://$http, gRPC on $grpc. From another terminal (apt-get install curl):
   curl http://$http/
   curl -d 'hello' -H 'Content-Type: text/plain' http://$http/echo
   wrk -t2 -c64 -d10s --latency http://$http/plaintext
 ghz needs Go 1.23 or newer: go install github.com/bojand/ghz/cmd/ghz@v0.121.0
   ghz --insecure --call helloworld.Greeter.SayHello -d '{"name":"world"}' -c 64 -z 10s $grpc
+A minute of load on each executor, without this server, and a report with figures:
+  /usr/bin/python3 loadtest/run.py loadtest/plans/quick.toml
 Ctrl-C ends the server once requests in flight are answered.
 
 HINTS
@@ -57,7 +59,7 @@ annotate() {
   done
 }
 
-install_missing "${build_packages[@]}"
+install_missing "${build_packages[@]}" "${load_packages[@]}"
 build
 # exec: signals sent to this script reach the server, and its exit status is this script's.
 exec build/release/server/bwos-server "$@" > >(annotate)

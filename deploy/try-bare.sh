@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Tries both commands as a new user would: a bare Debian 12 in a chroot, an ordinary user with sudo, deploy/serve.sh and
-# curl, then deploy/test.sh. Needs root. Mounts and processes live in namespaces of their own and end with the script.
+# curl, the load test's quick plan, then deploy/test.sh. Needs root. Mounts and processes live in namespaces of their own and end with the script.
 #   deploy/try-bare.sh [--keep]    --keep leaves the chroot's folder, whose name is printed
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -62,6 +62,15 @@ try_serve() {
   wait $server || die "the server ended with status $?"
 }
 
+# A report within two minutes, of what deploy/serve.sh has set up.
+try_load() {
+  local began=$SECONDS out=/home/tester/quick
+  (as_user "$1" "/usr/bin/python3 loadtest/run.py loadtest/plans/quick.toml --out $out") ||
+    die "the quick plan ended with status $?"
+  [[ -s $1$out/report.html && -n $(find "$1$out/figures" -name '*.svg' -print -quit) ]] || die 'no report with figures'
+  ((SECONDS - began < 120)) || die "the quick plan took $((SECONDS - began)) s"
+}
+
 # Inside the namespaces, as their first process.
 inside() {
   local target=$1
@@ -78,6 +87,8 @@ inside() {
   local began=$SECONDS
   try_serve "$target"
   echo "served, tried and ended in $((SECONDS - began)) s"
+  say 'the quick plan'
+  try_load "$target"
   say 'deploy/test.sh'
   (as_user "$target" deploy/test.sh) || die "deploy/test.sh ended with status $?"
   say 'both commands work on a bare system'
