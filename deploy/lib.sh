@@ -13,8 +13,8 @@ load_packages=(python3 python3-matplotlib wrk)
 package_packages=(dpkg-dev file help2man)
 # Without these CMake cannot configure the tests and benchmarks.
 test_library_packages=(libgtest-dev libbenchmark-dev)
-test_packages=("${test_library_packages[@]}" "${load_packages[@]}" curl iproute2 nghttp2-client openssh-client
-  openssh-server procps python3-grpcio python3-protobuf)
+test_packages=("${test_library_packages[@]}" "${load_packages[@]}" curl dropbear-bin iproute2 nghttp2-client
+  openssh-client procps python3-grpcio python3-protobuf)
 # What check.sh uses beyond these; kustomize and the schemas come by Go, promtool out of its package.
 deploy_packages=(buildah crun curl debootstrap iproute2 python3-jsonschema python3-seccomp python3-yaml systemd)
 check_packages=(ccache clang-19 clang-tidy-19 clang-format-19 git libclang-rt-19-dev shellcheck)

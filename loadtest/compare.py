@@ -19,7 +19,8 @@ METRICS = ("requests_per_s", "server_cpu_us", "p50_us", "p99_us", "p999_us", "sl
 LEVEL = 0.05
 TOO_FEW = "too few rounds to tell"  # no order of these values would give a p below the level, all rows being tested
 # Flags and CPUs of the servers are among the commands.
-NOT_COMPARED = ("utc", "load_before", "scenario.targets", "scenario.question", "scenario.variants")
+NOT_COMPARED = ("utc", "load_before", "client_machine.load_before", "finished", "resumed", "scenario.targets",
+                "scenario.question", "scenario.variants")  # fmt: skip
 UNSET = ("", "None", "False", "0", "not recorded")
 
 

@@ -21,7 +21,7 @@ from lib.hosts import Hosts, Lost  # noqa: E402
 from lib.measure import REPOSITORY, Failed  # noqa: E402
 from lib.rounds import Measurement, Settings, progress  # noqa: E402
 from lib.scenario import Cell, Scenario  # noqa: E402
-from lib.servers import missing_flag, missing_program  # noqa: E402
+from lib.servers import missing_program, missing_variant  # noqa: E402
 
 # What the command line may say otherwise than the plan; kept in machine.json, so that --resume does the same.
 # And where it runs.
@@ -95,7 +95,7 @@ def parse_arguments(kept: str) -> argparse.Namespace:
     add("--netns", action="store_true", help="two network namespaces on this machine, with a wire between them; root")
     add("--delay", type=_delay, metavar="MS", help="of what each end of that wire sends, by netem; default 0")
     add("--installed", action="store_true", default=None,
-        help="run the programs that are installed there, from PATH, and copy none")  # fmt: skip
+        help="run the bwos-server that is installed there, from PATH; peers and bwos-load come from the build")  # fmt: skip
     instead = parser.add_argument_group("instead of what the plan says")
     add = instead.add_argument
     add("--only", action="append", metavar="VARIANT", help="measure these variants only; repeatable")
@@ -154,7 +154,7 @@ def overridden(scenario: Scenario, overrides: dict) -> Scenario:
     return replace(scenario, rounds=rounds, rounds_max=rounds_max, seconds=seconds, cells=cells)
 
 
-def missing(cell: Cell, build_dir: Path | None, on: Hosts) -> str | None:
+def missing(cell: Cell, build_dir: Path, on: Hosts) -> str | None:
     """Why the cell cannot be measured there."""
     if cell.tool in tools.HINTS and not on.client.find(cell.tool):
         return f"{cell.tool} is not installed on {on.client.name}; get it with: {tools.HINTS[cell.tool]}"
@@ -164,7 +164,7 @@ def missing(cell: Cell, build_dir: Path | None, on: Hosts) -> str | None:
     return why or hosts.too_many(on, cell.connections)
 
 
-def available(scenario: Scenario, overrides: dict, build_dir: Path | None, on: Hosts) -> Scenario:
+def available(scenario: Scenario, overrides: dict, installed: bool, build_dir: Path, on: Hosts) -> Scenario:
     """The scenario without what cannot run there, each left out by name; Failed when nothing is left."""
     cells = []
     for cell in scenario.cells:
@@ -181,8 +181,8 @@ def available(scenario: Scenario, overrides: dict, build_dir: Path | None, on: H
     for variant in scenario.variants:
         if overrides["only"] and variant.name not in overrides["only"]:
             continue
-        why = missing_program(on.server, build_dir, variant.program) or missing_flag(on.server, build_dir, variant)
-        if why:
+        variant = replace(variant, installed=installed and variant.program == "bwos-server")
+        if why := missing_variant(on.server, build_dir, variant):
             progress(f"{scenario.name}: left out: {variant.name}: {why}")
         else:
             kept.append(variant)
@@ -222,9 +222,9 @@ def new_folder(out: Path | None, name: str) -> Path:
 
 def begin(arguments: argparse.Namespace, on: Hosts) -> bool:
     overrides = {name: getattr(arguments, name) for name in OVERRIDES}
-    build_dir = None if arguments.installed else arguments.build_dir
+    build_dir = arguments.build_dir
     plan = plans.load(arguments.plan, on.cpus)
-    scenario = available(overridden(plan, overrides), overrides, build_dir, on)
+    scenario = available(overridden(plan, overrides), overrides, bool(arguments.installed), build_dir, on)
     folder = new_folder(arguments.out, scenario.name)
     copy = folder / f"{scenario.name}.toml"
     shutil.copyfile(arguments.plan, copy)
@@ -240,11 +240,12 @@ def begin(arguments: argparse.Namespace, on: Hosts) -> bool:
     return carry_out(scenario, facts, folder, build_dir, on)
 
 
-def go_on(folder: Path, facts: dict, build_dir: Path | None, on: Hosts) -> bool:
+def go_on(folder: Path, facts: dict, build_dir: Path, on: Hosts) -> bool:
     name = facts["scenario"]["name"]
     copy = folder / f"{name}.toml"
     scenario = overridden(plans.load(copy, on.cpus), facts["overrides"])
-    scenario = available(scenario, facts["overrides"], build_dir, on)
+    installed = bool(facts.get("places", {}).get("installed"))
+    scenario = available(scenario, facts["overrides"], installed, build_dir, on)
     now = report.machine(build_dir, on)
     resume.check(folder, facts, scenario, resume.fingerprint(scenario, copy, build_dir, on, now))
     facts.setdefault("resumed", []).append({key: now[key] for key in ("utc", "commit", "load_before")})
@@ -254,7 +255,7 @@ def go_on(folder: Path, facts: dict, build_dir: Path | None, on: Hosts) -> bool:
     return carry_out(replace(scenario, cells=cells), facts, folder, build_dir, on)
 
 
-def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path | None, on: Hosts) -> bool:
+def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path, on: Hosts) -> bool:
     """False when it was interrupted; what was measured until then is reported."""
     overrides = {key: value for key, value in facts["overrides"].items() if value is not None}
     settings = Settings(build_dir, on, overrides.get("realtime", 10), overrides.get("seed", 1))
@@ -291,7 +292,8 @@ def interrupt(*_) -> None:
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, interrupt)
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, interrupt)
     affinity = sorted(os.sched_getaffinity(0))
     cpus = (affinity[0], affinity[-1])
     kept = listing(cpus)
@@ -305,10 +307,9 @@ def main() -> int:
             with hosts_at(vars(arguments)) as on:
                 return 0 if begin(arguments, on) else 130
         facts = resume.facts_of(arguments.resume)
-        places = facts.get("places", {})
-        with hosts_at(places) as on:
-            return 0 if go_on(arguments.resume, facts, None if places.get("installed") else arguments.build_dir, on) else 130
-    except Failed as why:
+        with hosts_at(facts.get("places", {})) as on:
+            return 0 if go_on(arguments.resume, facts, arguments.build_dir, on) else 130
+    except (Failed, Lost) as why:
         print(f"error: {why}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -142,7 +142,8 @@ void add_flags(CLI::App& app, config& to) {
                               "Who serves it: we, on the executor's sockets, or gRPC C++ on its "
                               "own, which it is always with "
                               "--executor asio-io-context");
-  listening.number("--backlog", to.backlog, 1, 65535, "Connections that wait to be accepted");
+  listening.number("--backlog", to.backlog, 1, 65535,
+                   "Connections that wait to be accepted; an inherited socket has its own");
   listening.number("--connections-max", to.connections_max, 1, 1'000'000,
                    "HTTP connections at once; above: 503. Native gRPC's likewise; above: closed",
                    "what the descriptors allow, at most 65536");

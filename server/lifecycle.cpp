@@ -36,8 +36,12 @@ std::size_t connections_max(const config& settings) noexcept {
   return std::min(free, connections_default_max);
 }
 
-[[noreturn]] void refuse_address(const char* flag, const std::string& address,
-                                 const std::exception& why) {
+[[noreturn]] void refuse_address(const char* flag, const std::optional<inherited_socket>& given,
+                                 const std::string& address, const std::exception& why) {
+  if (given) {
+    throw start_error("descriptor " + std::to_string(given->fd) + " in place of " + flag + ": " +
+                      why.what());
+  }
   const auto* system = dynamic_cast<const std::system_error*>(&why);
   // Whoever has it may leave, and an interface may come up.
   const bool may_pass = system && (system->code() == std::errc::address_in_use ||
@@ -109,7 +113,7 @@ void server::bind_http() {
   try {
     http_ = listen(given_.http, settings_.http_listen);
   } catch (const std::exception& error) {
-    refuse_address("--http-listen", settings_.http_listen, error);
+    refuse_address("--http-listen", given_.http, settings_.http_listen, error);
   }
 }
 
@@ -156,7 +160,7 @@ void server::start_grpc() {
       grpc_ = std::make_unique<grpc_server>(runtime_->workers(), settings_.grpc, service_);
     }
   } catch (const std::exception& error) {
-    refuse_address("--grpc-listen", settings_.grpc_listen, error);
+    refuse_address("--grpc-listen", given_.grpc, settings_.grpc_listen, error);
   }
 }
 

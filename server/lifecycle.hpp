@@ -42,7 +42,8 @@ class termination_signals {
 ///   of it is there. drain:  1. /readyz says 503, the health service NOT_SERVING, and every
 ///   connection ends with
 ///           its present request; new ones are accepted for --drain-delay yet
-///           2. listeners accept what their backlog holds, and close
+///           2. listeners accept what their backlog holds, and close; inherited ones close at once
+///           and leave it to whoever else has them
 ///           3. connections without a request end after --drain-idle; gRPC calls finish
 ///           4. at the end of the drain timeout what is left is cut off
 class server {

@@ -63,9 +63,17 @@ def family(pid: int) -> list[int]:
     """The process and all below it."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
+        for child in text_of(task / "children").split():
             found += family(int(child))
     return found
+
+
+def text_of(task_file: Path) -> str:
+    """Nothing, where the thread has just ended."""
+    try:
+        return task_file.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def usage(pid: int) -> dict:
@@ -80,7 +88,7 @@ def usage(pid: int) -> dict:
             used["system_s"] += int(fields[12]) / CLOCK_TICKS
             used["rss_kib"] += rss_kib(each)
             for task in Path(f"/proc/{each}/task").iterdir():
-                for line in (task / "status").read_text().splitlines():
+                for line in text_of(task / "status").splitlines():
                     if line.startswith("voluntary_ctxt_switches:"):
                         used["voluntary"] += int(line.split()[1])
                     elif line.startswith("nonvoluntary_ctxt_switches:"):
@@ -286,8 +294,7 @@ class Agent:
 
     def do_run(self, command: list, timeout_s: float) -> dict:
         """Runs a tool to its end."""
-        out, err = self._file("out"), self._file("err")
-        with out.open("wb") as output, err.open("wb") as errors:
+        with self._file("output").open("wb") as output, self._file("errors").open("wb") as errors:
             before, began = cores(), time.monotonic()
             tool = self._start(command, stdout=output, stderr=errors)
             ended = os.pidfd_open(tool.pid)
@@ -305,7 +312,7 @@ class Agent:
                         raise Gone
                     else:
                         raise Wrong(f"{command[0]} did not end within {timeout_s:.0f} s")
-                wall_s = time.monotonic() - began
+                wall_s, after = time.monotonic() - began, cores()
                 _, status, used = os.wait4(tool.pid, 0)
                 tool.returncode = os.waitstatus_to_exitcode(status)
             finally:
@@ -313,14 +320,16 @@ class Agent:
                 del self._children[tool.pid]
                 self._kill(tool)
         return {
-            "output": out.read_text(errors="replace"),
-            "errors": err.read_text(errors="replace"),
             "exit_code": tool.returncode,
             "wall_s": wall_s,
             "cpu_s": used.ru_utime + used.ru_stime,
             "cores_before": before,
-            "cores_after": cores(),
+            "cores_after": after,
         }
+
+    def do_said(self) -> dict:
+        """What the last tool wrote. For itself, as it may be much: the server is looked at before it is sent."""
+        return {name: self._file(name).read_text(errors="replace") for name in ("output", "errors")}
 
 
 def interrupted(*_) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two machines of a measurement: one runs the servers, the other the load tools. Either may be this one, another one
-by ssh, or a network namespace; on each an agent (lib/agent.py) does what is asked."""
+"""The two machines of a measurement: one runs the servers, the other the load tools. Either may be this one, one that ssh
+reaches, or a network namespace; on each an agent (lib/agent.py) does what is asked."""
 
 import atexit
 import base64
@@ -32,11 +32,16 @@ SERVER_ADDRESS, CLIENT_ADDRESS = "198.18.0.1", "198.18.0.2"
 LOST_S = 120  # how long a lost host is waited for
 SOURCE = Path(agent.__file__).read_bytes()
 # No questions, for there is nobody to answer; and a link that is dead is noticed before its agent ends.
-SSH_OPTIONS = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
+SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5",
+               "-o", "ServerAliveCountMax=3")  # fmt: skip
 BOOTSTRAP = (
     "import os\ntext = b''\nwhile len(text) < {length}: text += os.read(0, {length} - len(text)) or exit()\n"
     "exec(compile(text, 'agent.py', 'exec'))\nmain({home!r})"
 )
+
+
+class LinkLost(Failed):
+    """The agent is gone, or the way to it."""
 
 
 class Lost(Exception):
@@ -67,35 +72,44 @@ class Link:
         return not self._over.is_set() and self._process.poll() is None
 
     def _beat(self) -> None:
+        """In a thread of its own, which leaves it to the other one to find the link lost."""
         while not self._over.wait(HEARTBEAT_S):
             try:
-                self._write(b"\n")
-            except (Failed, ValueError):
+                self._send(b"\n")
+            except (OSError, ValueError):
                 return
 
-    def _write(self, text: bytes) -> None:
+    def _send(self, text: bytes) -> None:
         with self._lock:
-            try:
-                while text:
-                    text = text[self._process.stdin.write(text) :]
-            except OSError as error:
-                raise self._lost() from error
+            while text:
+                text = text[self._process.stdin.write(text) :]
 
-    def _lost(self) -> Failed:
+    def _write(self, text: bytes) -> None:
+        try:
+            self._send(text)
+        except (OSError, ValueError) as error:  # the latter where it was closed before
+            raise self._lost() from error
+
+    def _lost(self) -> LinkLost:
         self.close()
         told = self._complaints.decode(errors="replace").strip()
-        return Failed(f"the link to {self.name} is lost" + (f": {told[-500:]}" if told else ""))
+        return LinkLost(f"the link to {self.name} is lost" + (f": {told[-500:]}" if told else ""))
 
     def call(self, do: str, answer_s: float = ANSWER_S, **arguments):
         """What lib/agent.py's do_<do> returns; Failed with its reason, or when nobody answers in time."""
         self._number += 1
         self._write(json.dumps({"number": self._number, "do": do, **arguments}).encode() + b"\n")
         end = time.monotonic() + answer_s
-        while (answer := json.loads(self._line(end)))["number"] != self._number:
-            pass  # to a call that was interrupted
-        if "failed" in answer:
-            raise Failed(answer["failed"])
-        return answer["done"]
+        while True:
+            line = self._line(end)
+            if not line.startswith(b"{"):
+                continue  # of a login shell
+            answer = json.loads(line)
+            if answer["number"] != self._number:
+                continue  # to a call that was interrupted
+            if "failed" in answer:
+                raise Failed(answer["failed"])
+            return answer["done"]
 
     def _line(self, end: float) -> bytes:
         while b"\n" not in self._pending:
@@ -114,7 +128,8 @@ class Link:
             return
         self._over.set()
         atexit.unregister(self.close)
-        self._process.stdin.close()
+        with self._lock:
+            self._process.stdin.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -244,12 +259,10 @@ def by_ssh(server: str | None, client: str | None, ssh: list[str], address: str 
 
     with opened(Hosts(host(server), host(client))) as hosts:
         # SSH_CONNECTION there: our address and port as it sees them, and its own.
-        if address:
-            hosts.address = address
-        elif server:
-            hosts.address = hosts.server.facts["ssh"].split()[2]
-        else:
-            hosts.address = hosts.client.facts["ssh"].split()[0]
+        seen = (hosts.server if server else hosts.client).facts["ssh"].split()
+        if not address and len(seen) < 4:
+            raise Failed("--server-address: it must be given, as --ssh does not tell of one (SSH_CONNECTION)")
+        hosts.address = address or seen[2 if server else 0]
         yield hosts
 
 
@@ -269,7 +282,7 @@ def in_namespaces(delay_ms: float):
         raise Failed("--netns needs ip: apt-get install iproute2")
     for left in _ip("netns", "list").split():  # by a run that was killed
         found = re.fullmatch(r"bwos-(\d+)-(server|client)", left)
-        if found and not Path(f"/proc/{found[1]}").exists():
+        if found and (int(found[1]) == os.getpid() or not Path(f"/proc/{found[1]}").exists()):
             _ip("netns", "del", left)
     server, client = (f"bwos-{os.getpid()}-{role}" for role in ("server", "client"))
     try:

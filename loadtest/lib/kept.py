@@ -5,6 +5,7 @@ import csv
 import functools
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -66,6 +67,7 @@ class Run:
         if cell.rate:
             return "client late" if (of("late_p99_us") or 0) > LATE_SHARE * (of("p99_us") or math.inf) else ""
         cpus = len(self.facts.get("cpus", ())) or math.inf
+        wire = self.facts.get("client_machine") or (self.facts.get("places") or {}).get("delay")
         apart = self.facts.get("client_machine")
         own = len(apart["cpus"]) if apart else cpus  # CPUs of the client's machine
         if variant.cpu is not None and server >= FULL:
@@ -76,7 +78,8 @@ class Run:
             room = min(cell.threads, own) if cell.tool == "wrk" else own
         if client >= FULL * room:
             return "client full"
-        if variant.cpu is not None:
+        threads = re.search(r"--(?:workers|threads) (\d+)", " ".join(variant.flags))
+        if variant.cpu is not None or (wire and server < FULL * min(cpus, int(threads[1]) if threads else cpus)):
             return "server not full"
         return "CPUs full" if not apart and server + client >= SHARED_FULL * cpus else ""
 

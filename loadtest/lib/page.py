@@ -22,7 +22,8 @@ ROUNDS_LEAST = 3  # below, an interval is no more than the values themselves
 LIMITS = {
     "client full": "The client had no CPU time left (95 % of its threads or more): it was the bottleneck.",
     "client late": "The open-loop client's own lateness (p99) is more than half of the p99 latency, which contains it.",
-    "server not full": "The pinned server kept its CPU less than 95 % busy: the client may be the bottleneck.",
+    "server not full": "The server kept its CPU, or those of its own host, less than 95 % busy: the client or the network "
+                       "may be the bottleneck.",
     "CPUs full": "Server and client shared CPUs that they filled: each took time from the other.",
 }
 MISSING = "None: the python3 that made this page has no matplotlib (Debian: apt-get install python3-matplotlib)."

@@ -171,13 +171,13 @@ def _cmake_cache(build_dir: Path) -> dict:
     return {name: found[name] for name in wanted if name in found}
 
 
-def machine(build_dir: Path | None, hosts: Hosts) -> dict:
+def machine(build_dir: Path, hosts: Hosts) -> dict:
     return {
         "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "commit": _output("git", "rev-parse", "HEAD").splitlines()[-1:],
         "uncommitted_changes": bool(_output("git", "status", "--porcelain", "--untracked-files=no")),
-        "build": _cmake_cache(build_dir) if build_dir else "what is installed",
+        "build": _cmake_cache(build_dir),
     } | hosts.facts()
 
 

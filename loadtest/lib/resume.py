@@ -17,14 +17,14 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fingerprint(scenario: Scenario, plan: Path, build_dir: Path | None, hosts: Hosts, facts: dict) -> dict[str, str]:
+def fingerprint(scenario: Scenario, plan: Path, build_dir: Path, hosts: Hosts, facts: dict) -> dict[str, str]:
     """What must not change within a run: by its name, a hash or a version. `facts` are report.machine()'s."""
+    installed = {variant.program for variant in scenario.variants if variant.installed}
 
     def program_sha256(name: str) -> str:
-        if build_dir:
-            return _sha256(REPOSITORY / program(build_dir, name))
-        host = hosts.client if name == "bwos-load" else hosts.server
-        return host.call("sha256", path=host.find(name))
+        if name in installed:
+            return hosts.server.call("sha256", path=hosts.server.find(name))
+        return _sha256(REPOSITORY / program(build_dir, name))
 
     programs = {variant.program for variant in scenario.variants}
     programs |= {cell.tool for cell in scenario.cells if cell.tool == "bwos-load"}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lib import agent, calibrate, hosts, idle, soak, stats, tools
-from lib.hosts import Hosts
+from lib.hosts import Hosts, LinkLost
 from lib.measure import Failed
 from lib.scenario import METRICS, TEXTS, WIDTH_MAX, Cell, Scenario
 from lib.servers import Server, Variant
@@ -26,12 +26,13 @@ OTHERS_MAX = 0.15  # guessed: of all CPUs, while calibrating; an idle machine sh
 QUEUEING_US = 1000  # guessed: latency where requests queue without end; unloaded it is near 80
 
 
+SAID_S = 300  # for a tool's output to come over the link; ghz writes megabytes
 CORES = ["round", "cell", "variant", "host", "cpu", *agent.KINDS]  # columns of cores.csv
 
 
 @dataclass(frozen=True)
 class Settings:
-    build_dir: Path | None  # None: what is installed
+    build_dir: Path
     hosts: Hosts
     realtime: int = 10
     seed: int = 1
@@ -47,6 +48,13 @@ class Run:
     server_s: float  # between the two looks at the server
     server_cores: dict  # shares of that time, of lib/agent.py cores()
     client_cores: dict
+
+
+def _nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without who ran it."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
 
 
 def _shares(before: dict, after: dict, seconds: float) -> dict:
@@ -103,13 +111,22 @@ class Measurement:
         if path.stat().st_size == 0:
             self._csv.writeheader()
             self._csv_file.flush()
-        cores = folder / "cores.csv"
-        self._cores_file = cores.open("a", newline="")
-        self._cores = csv.writer(self._cores_file)
-        if cores.stat().st_size == 0:
-            self._cores.writerow(CORES)
+        self._cores_file, self._cores = self._go_on_with_cores(folder / "cores.csv")
+        self._ran: Run | None = None  # the last one
         self._spent_s = 0.0
         self._spent_on_s = 0.0  # of what the tools were told to take
+
+    def _go_on_with_cores(self, path: Path):
+        """Its lines that belong to a measurement in runs.csv stay."""
+        kept = []
+        if path.exists():
+            with path.open(newline="") as file:
+                kept = [row for row in csv.reader(file) if len(row) == len(CORES)][1:]
+        file = path.open("w", newline="")
+        lines = csv.writer(file)
+        lines.writerow(CORES)
+        lines.writerows(row for row in kept if (int(row[0]), row[1], row[2]) in self._seen)
+        return file, lines
 
     def close(self) -> None:
         self._csv_file.close()
@@ -127,7 +144,7 @@ class Measurement:
         packed = self._folder / "raw.tar.gz"
         beside = packed.with_suffix(".new")
         with tarfile.open(beside, "w:gz") as archive:
-            archive.add(self._raw, "raw")
+            archive.add(self._raw, "raw", filter=_nobodys)
         beside.replace(packed)
 
     def _new_raw(self, name: str, suffix: str = ".txt") -> Path:
@@ -187,17 +204,19 @@ class Measurement:
         client = self.settings.hosts.client
         command = client.carried(command)
         before = server.sample()
-        done = client.call("run", timeout_s + hosts.ANSWER_S, command=command, timeout_s=timeout_s)
-        raw.write_text(done["output"])
-        if done["errors"]:
-            raw.with_suffix(".stderr").write_text(done["errors"])
-            if done["exit_code"] and not done["output"]:
-                raise Failed(f"{command[0]}: {done['errors'].strip()}")
+        link = client.link()
+        done = link.call("run", timeout_s + hosts.ANSWER_S, command=command, timeout_s=timeout_s)
         after = server.sample()
+        said = link.call("said", SAID_S)
+        raw.write_text(said["output"])
+        if said["errors"]:
+            raw.with_suffix(".stderr").write_text(said["errors"])
+            if done["exit_code"] and not said["output"]:
+                raise Failed(f"{command[0]}: {said['errors'].strip()}")
         seconds = after["at_s"] - before["at_s"]
         used = {key: after[key] - before[key] for key in ("cpu_s", "user_s", "system_s", "voluntary", "involuntary")}
         return Run(
-            done["output"], done["cpu_s"], used | {"rss_kib": after["rss_kib"]}, seconds,
+            said["output"], done["cpu_s"], used | {"rss_kib": after["rss_kib"]}, seconds,
             _shares(before["cores"], after["cores"], seconds),
             _shares(done["cores_before"], done["cores_after"], done["wall_s"]),
         )  # fmt: skip
@@ -222,9 +241,10 @@ class Measurement:
         ran = self._run(command, server, self._new_raw(f"calibrate-{rate:.0f}"), seconds * 3 + 30)
         tools.parse_load(ran.output)  # fails by name when the client could not work
         used_s = ran.server["cpu_s"] + (ran.client_cpu_s if self.settings.hosts.one_machine else 0)
-        cpus = len(self.settings.hosts.server.facts["cpus"])
-        share = used_s / ran.server_s / cpus
-        others = _cpus(ran.server_cores, "user", "nice", "system", "irq", "softirq") / len(ran.server_cores) - share
+        cpus = self.settings.hosts.server.facts["cpus"]
+        share = used_s / ran.server_s / len(cpus)
+        ours = {cpu: kinds for cpu, kinds in ran.server_cores.items() if int(cpu) in cpus}
+        others = _cpus(ours, "user", "nice", "system", "irq", "softirq") / len(cpus) - share
         progress(f"  calibrating: {rate:,.0f}/s keeps the CPUs {share:.1%} busy, others {max(0.0, others):.1%}")
         if others > OTHERS_MAX:
             raise Failed(f"other processes keep the CPUs {others:.0%} busy: no rate found now would mean anything")
@@ -247,7 +267,9 @@ class Measurement:
                     servers[variant.name] = self._start(number, variant)
             for place, cell, variant in runs:
                 server = servers[variant.name]
-                if not isinstance(server, Failed) and not server.alive:  # what it did not survive is marked as failed
+                if isinstance(server, LinkLost):
+                    servers[variant.name] = self._start(number, variant)
+                elif not isinstance(server, Failed) and not server.alive:  # what it did not survive is marked as failed
                     server.stop()
                     servers[variant.name] = self._start(number, variant)
                 self._one(number, place, cell, variant.name, servers[variant.name])
@@ -268,6 +290,7 @@ class Measurement:
             "tool": cell.tool, "seconds": self.scenario.seconds_of(cell), "rate_asked": cell.rate or None,
         }  # fmt: skip
         began = time.monotonic()
+        self._ran = None
         try:
             if isinstance(server, Failed):
                 raise server
@@ -277,6 +300,8 @@ class Measurement:
         self.records.append(record)
         self._csv.writerow({key: _short(value) for key, value in record.items()})
         self._csv_file.flush()
+        if self._ran:
+            self._keep_cores(number, cell, name, self._ran)
         self._report(record, time.monotonic() - began)
 
     def _measure(self, number: int, cell: Cell, name: str, server: Server) -> dict:
@@ -301,7 +326,7 @@ class Measurement:
         count = result["requests"]
         if count == 0:
             raise Failed("no request was answered")
-        self._keep_cores(number, cell, name, ran)
+        self._ran = ran
         return result | {
             "server_cpu_us": ran.server["cpu_s"] * 1e6 / count,
             "server_user_us": ran.server["user_s"] * 1e6 / count,

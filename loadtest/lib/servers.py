@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.hosts import Host, Hosts
+from lib.hosts import Host, Hosts, LinkLost
 from lib.measure import REPOSITORY, Failed
 
 LOOPBACK = "127.0.0.1"
@@ -26,20 +26,14 @@ NEEDS = {"tokio": CARGO, "hyper": CARGO, "tonic": CARGO, "go_http": GO, "grpc_go
 NGINX = ("nginx", "/usr/lib/nginx/modules/ngx_http_echo_module.so")
 
 
-def program(build_dir: Path | None, name: str) -> str:
-    """Below the repository where it lies there, so that kept results name no machine's folders; without a build it is
-    the one that is installed."""
-    if build_dir is None:
-        return name
+def program(build_dir: Path, name: str) -> str:
+    """Below the repository where it lies there, so that kept results name no machine's folders."""
     path = build_dir / OURS.get(name, f"loadtest/peers/{name}")
     return f"./{path.relative_to(REPOSITORY)}" if path.is_relative_to(REPOSITORY) else str(path)
 
 
-def missing_program(host: Host, build_dir: Path | None, name: str) -> str | None:
+def missing_program(host: Host, build_dir: Path, name: str) -> str | None:
     path = program(build_dir, name)
-    if build_dir is None:
-        # An installed `nginx` is nginx itself, not the peer that starts it.
-        return None if name != "nginx" and host.find(name) else f"{name} is not installed on {host.name}"
     if os.access(REPOSITORY / path, os.X_OK):
         return missing_nginx(host) if name == "nginx" else None
     why = f"{path} is not there: build the target {name if name in OURS else 'peer_' + name}"
@@ -57,12 +51,17 @@ def missing_nginx(host: Host) -> str | None:
             "apt-get install nginx-light libnginx-mod-http-echo")  # fmt: skip
 
 
-def missing_flag(host: Host, build_dir: Path | None, variant: "Variant") -> str | None:
-    if not variant.needs_flag:
-        return None
-    path = program(build_dir, variant.program)
-    told = host.call("run", command=host.carried([path, "--help"]), timeout_s=20)
-    if re.search(re.escape(variant.needs_flag) + r"(?![\w-])", told["output"] + told["errors"]):
+def missing_variant(host: Host, build_dir: Path, variant: "Variant") -> str | None:
+    """Why it cannot run there."""
+    path = variant.path(build_dir)
+    if variant.installed:
+        why = None if host.find(path) else f"{path} is not installed on {host.name}"
+    else:
+        why = missing_program(host, build_dir, variant.program)
+    if why or not variant.needs_flag:
+        return why
+    host.call("run", command=host.carried([path, "--help"]), timeout_s=20)
+    if re.search(re.escape(variant.needs_flag) + r"(?![\w-])", "".join(host.call("said").values())):
         return None
     return f"{path} has no flag {variant.needs_flag}"
 
@@ -78,9 +77,13 @@ class Variant:
     holds: str = ""  # a descriptor of this kind must be open, or it fell back to something else
     needs_grpc: bool = False
     needs_flag: str = ""  # it is left out where the program's --help does not name this one
+    installed: bool = False  # it comes from PATH of its host, not from the build
 
-    def command(self, build_dir: Path | None, address: str = LOOPBACK) -> list[str]:
-        command = [program(build_dir, self.program)]
+    def path(self, build_dir: Path) -> str:
+        return self.program if self.installed else program(build_dir, self.program)
+
+    def command(self, build_dir: Path, address: str = LOOPBACK) -> list[str]:
+        command = [self.path(build_dir)]
         if self.program == "bwos-server":
             listen = f"[{address}]:0" if ":" in address else f"{address}:0"
             command += ["--http-listen", listen, "--grpc-listen", listen if self.needs_grpc else ""]
@@ -93,26 +96,28 @@ class Variant:
 class Server:
     """A running variant. Use it as a context, so that it ends whatever happens."""
 
-    def __init__(self, variant: Variant, hosts: Hosts, build_dir: Path | None, log: Path):
+    def __init__(self, variant: Variant, hosts: Hosts, build_dir: Path, log: Path):
         self.variant = variant
         self._log = log
         self._link = hosts.server.link()
         command = hosts.server.carried(variant.command(build_dir, hosts.address))
         try:
             started = self._link.call("start", 60, command=command, timeout_s=20)
+        except LinkLost:
+            raise
         except Failed as why:
             raise Failed(f"{variant.name} did not start: {why}") from why
         self._pid = started["pid"]
         found = READY.match(started["line"])
         if not found or not found[2 if variant.needs_grpc else 1]:
             self.stop()
-            complaint = log.read_text().strip()
+            complaint = log.read_text().strip() if log.exists() else ""
             raise Failed(f"{variant.name} did not become ready; it said {started['line']!r} {complaint[-500:]}")
         # Where each is reached, as ADDRESS:PORT.
         self.http, self.grpc = found.groups()
         if variant.holds and not self._link.call("holds", pid=self._pid, kind=variant.holds):
             self.stop()
-            raise Failed(f"{variant.name} runs without {variant.holds}: its log in raw/ says why")
+            raise Failed(f"{variant.name} runs without {variant.holds}: its log says why")
 
     @property
     def alive(self) -> bool:

@@ -60,7 +60,7 @@ def h2load_command(cell, target: str, seconds: int, body: str) -> list[str]:
 
 
 def load_command(
-    cell, target: str, seconds: float, build_dir: Path | None, seed: int, realtime: int
+    cell, target: str, seconds: float, build_dir: Path, seed: int, realtime: int
 ) -> list[str]:
     """Classes get their share of the cell's rate; the other ones' connections divide the rest evenly. Without a rate
     it is a closed loop."""

@@ -16,10 +16,11 @@ import unittest
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 from lib import agent, hosts, measure, plans, tools
 from lib.scenario import Cell
-from lib.servers import Server, Variant, missing_flag, missing_program
+from lib.servers import Server, Variant, missing_program, missing_variant
 
 RUN = Path(__file__).resolve().parents[1] / "run.py"
 BUILD = Path(os.environ.get("BWOS_BUILD_DIR", "build/release")).resolve()
@@ -207,9 +208,24 @@ class Run(unittest.TestCase):
         with hosts.local() as on:
             if why := missing_program(on.server, BUILD, "h2_floor"):
                 self.skipTest(why)
-            self.assertRegex(missing_flag(on.server, BUILD, variant), r"h2_floor has no flag --none$")
-            self.assertIsNone(missing_flag(on.server, BUILD, replace(variant, needs_flag="--port")))
-            self.assertIsNotNone(missing_flag(on.server, BUILD, replace(variant, needs_flag="--por")))
+            self.assertRegex(missing_variant(on.server, BUILD, variant), r"h2_floor has no flag --none$")
+            self.assertIsNone(missing_variant(on.server, BUILD, replace(variant, needs_flag="--port")))
+            self.assertIsNotNone(missing_variant(on.server, BUILD, replace(variant, needs_flag="--por")))
+
+    def test_the_installed_server_is_the_one_in_path(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = {"PATH": f"{folder}:{os.environ['PATH']}"}
+            words = [plan("quick"), "--installed", "--only", "bwos", "--rounds", "1", "--seconds", "1"]
+            with mock.patch.dict(os.environ, path):
+                before = self.run_it(*words)
+                (Path(folder) / "bwos-server").symlink_to(BUILD / "server" / "bwos-server")
+                done = self.run_it(*words)
+        self.assertEqual(before.returncode, 1)
+        self.assertIn("left out: bwos: bwos-server is not installed on this machine", before.stdout)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        facts = json.loads((self.out / "machine.json").read_text())
+        self.assertEqual(facts["commands"]["bwos"][0], "bwos-server")
+        self.assertEqual({row["failed"] for row in self.rows()}, {""})
 
     def begin_and_stop(self) -> str:
         """One measurement of four is done at least when it is stopped. Returns what it said."""

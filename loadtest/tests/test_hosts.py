@@ -91,7 +91,8 @@ class OnAHost(unittest.TestCase):
 
     def test_a_tool_is_run_to_its_end_in_the_repository(self):
         done = self.host.call("run", command=["sh", "-c", "pwd; echo no >&2; exit 3"], timeout_s=10)
-        self.assertEqual((done["output"].strip(), done["errors"], done["exit_code"]), (str(REPOSITORY), "no\n", 3))
+        self.assertEqual(done["exit_code"], 3)
+        self.assertEqual(self.host.call("said"), {"output": f"{REPOSITORY}\n", "errors": "no\n"})
         burn = "import time\nwhile time.process_time() < 0.2: pass"
         done = self.host.call("run", command=[sys.executable, "-c", burn], timeout_s=10)
         self.assertGreaterEqual(done["cpu_s"], 0.2)
@@ -150,6 +151,32 @@ class OnAHost(unittest.TestCase):
         self.assertIsNot(self.host.link(), link)  # and another agent takes its place
         self.assertEqual(self.host.call("run", command=["true"], timeout_s=5)["exit_code"], 0)
 
+    def test_a_link_that_is_found_lost_later_is_a_failure_too(self):
+        with mock.patch.object(hosts, "HEARTBEAT_S", 0.05):
+            self.host.open()
+            link = self.host.link()
+            self.addCleanup(shutil.rmtree, Path(self.host.put("kept", b"")).parent)
+            link._process.kill()
+            link._process.wait()
+            time.sleep(0.3)  # heartbeats fail meanwhile
+            for _ in range(2):
+                with self.assertRaises(hosts.LinkLost):
+                    link.call("find", name="sh")
+
+    def test_a_host_that_does_not_come_back_ends_the_waiting(self):
+        self.host.open()
+        self.host.close()
+        self.host.prefix = ("false",)
+        with mock.patch.object(hosts, "LOST_S", 1), mock.patch("builtins.print"):
+            with self.assertRaisesRegex(hosts.Lost, "here did not come back within 1 s: the link to here is lost"):
+                self.host.link()
+
+    def test_words_of_a_login_shell_are_passed_over(self):
+        chatty = Host("chatty", ("sh", "-c", "echo Welcome; exec " + "sh -c \"$1\"", "sh"), far=True)
+        chatty.open()
+        self.addCleanup(chatty.close)
+        self.assertEqual(chatty.call("run", command=["true"], timeout_s=5)["exit_code"], 0)
+
     def test_an_agent_that_hears_nothing_ends(self):
         link = self.host.link()
         with mock.patch.object(hosts, "SOURCE", hosts.SOURCE.replace(b"SILENCE_S = 20", b"SILENCE_S = 1")):
@@ -180,14 +207,15 @@ class OnAHost(unittest.TestCase):
         self.assertEqual(Path(carried[2]).read_bytes(), (REPOSITORY / "loadtest/lua/echo.lua").read_bytes())
         self.assertNotIn(str(REPOSITORY), carried[2])
         self.assertEqual(far.carried(command), carried)
-        self.assertNotEqual(far.call("run", command=["pwd"], timeout_s=5)["output"].strip(), str(REPOSITORY))
+        far.call("run", command=["pwd"], timeout_s=5)
+        self.assertNotEqual(far.call("said")["output"].strip(), str(REPOSITORY))
 
     def test_the_answer_to_an_interrupted_call_is_not_that_to_the_next(self):
         link = self.host.link()
         with mock.patch.object(link, "_line", side_effect=KeyboardInterrupt):
             with self.assertRaises(KeyboardInterrupt):
                 link.call("find", name="sh")
-        self.assertEqual(link.call("run", command=["echo", "next"], timeout_s=5)["output"], "next\n")
+        self.assertEqual(link.call("run", command=["sh", "-c", "exit 3"], timeout_s=5)["exit_code"], 3)
 
     def test_what_cannot_be_reached_says_why(self):
         nobody = Host("nobody", ("sh", "-c", "echo no key >&2; exit 255"), far=True)

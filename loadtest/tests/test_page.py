@@ -110,9 +110,10 @@ class Kept(Folder):
             kept.load(self.folder)
 
     def test_what_held_the_server_back(self):
-        def limit(cell=Cell("c64", threads=2), variant=Variant("ours", "bwos-server"), **more):
+        def limit(cell=Cell("c64", threads=2), variant=Variant("ours", "bwos-server"), facts=None, **more):
             scenario = replace(made_up.SCENARIO, cells=(cell,), variants=(variant, made_up.SCENARIO.variants[1]))
             run = kept.load(made_up.write(self.folder, [made_up.record(1, "c64", "ours", 5.0, **more)], scenario))
+            run.facts |= facts or {}
             return run.limit(run.scenario.cells[0], run.scenario.variants[0])
 
         # 100,000 requests a second of 5 us: half a CPU of the server's. The machine has four.
@@ -127,6 +128,16 @@ class Kept(Folder):
         self.assertEqual(limit(alone, pinned, client_cpu_us=10, server_busy=0.96), "")
         self.assertEqual(limit(alone, pinned, client_cpu_us=10, server_busy=0.94), "client full")
         self.assertEqual(limit(alone, pinned, client_cpu_us=5, server_busy=0.94), "server not full")
+        # On two hosts: the client's has eight CPUs, and of the server's a server of one thread uses one.
+        apart = {"client_machine": {"cpus": list(range(8))}}
+        busy = Variant("ours", "bwos-server", ("--workers", "1"))
+        self.assertEqual(limit(Cell("c64", threads=8), facts=apart, client_cpu_us=75), "server not full")
+        self.assertEqual(limit(Cell("c64", threads=8), facts=apart, client_cpu_us=77), "client full")
+        self.assertEqual(limit(Cell("c64", threads=8), busy, apart, client_cpu_us=50), "server not full")
+        self.assertEqual(limit(Cell("c64", threads=8), busy, apart, client_cpu_us=50, requests_per_s=200_000), "client full")
+        self.assertEqual(limit(Cell("c64", threads=8), busy, apart, client_cpu_us=30, requests_per_s=200_000), "")
+        self.assertEqual(limit(Cell("c64", "ghz"), facts=apart, client_cpu_us=70), "server not full")
+        self.assertEqual(limit(facts={"places": {"netns": True, "delay": 1.0}}, client_cpu_us=5), "server not full")
         paced = Cell("c64", "bwos-load", rate=1000)
         self.assertEqual(limit(paced, client_cpu_us=10, p99_us=100, late_p99_us=49), "")
         self.assertEqual(limit(paced, client_cpu_us=10, p99_us=100, late_p99_us=51), "client late")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule for adding rounds, on figures that are made up; and what a process is seen to use."""
 
+import csv
 import os
 import tarfile
 import tempfile
@@ -11,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-from lib import rounds
+from lib import agent, rounds
+from lib.hosts import LinkLost
 from lib.measure import Failed
 from lib.rounds import Measurement, Settings
 from lib.scenario import Cell, Scenario, Target
@@ -207,12 +209,51 @@ class GoingOn(unittest.TestCase):
         measured.close()
         self.assertEqual(len(measured.records) // 2, 10)
 
+    def test_a_server_whose_link_was_lost_as_it_started_is_started_again(self):
+        class Started(Faked):
+            tries = 0
+
+            def _started(self, variant, log):
+                if variant.name == "b":
+                    raise Failed("it does not start")
+                self.tries += 1
+                if self.tries == 1:
+                    raise LinkLost("the link to there is lost")
+                return mock.Mock(variant=variant)
+
+        cells = (Cell("c"), Cell("d"))
+        measured = Started(replace(self.scenario, cells=cells, rounds=1, rounds_max=1), self.folder)
+        with mock.patch.object(rounds, "progress"):
+            measured.run()
+        measured.close()
+        failed = [(each["cell"], each["variant"]) for each in measured.records if each.get("failed")]
+        self.assertEqual(sorted(failed), [("c", "b"), ("d", "b")])
+        self.assertEqual(measured.tries, 2)
+
+    def test_the_cpus_of_a_measurement_that_is_not_kept_are_not_either(self):
+        def cores() -> list[list[str]]:
+            with (Path(self.folder) / "cores.csv").open(newline="") as file:
+                return list(csv.reader(file))[1:]
+
+        used = {"0": dict.fromkeys(agent.KINDS, 0.25)}
+        run = rounds.Run("", 1.0, {}, 1.0, used, {})
+        measured = Faked(self.scenario, self.folder, stop_at=2)
+        keep = measured._keep_cores
+        with mock.patch.object(measured, "_report", lambda record, _: keep(record["round"], Cell("c"), record["variant"], run)):
+            measured.measured()
+        self.assertEqual(len(cores()), 2)
+        with (Path(self.folder) / "cores.csv").open("a") as file:
+            file.write("3,c,a,server,0" + ",0.25" * len(agent.KINDS) + "\n3,c,b,serv")
+        Faked(self.scenario, self.folder, stop_at=0).measured()
+        self.assertEqual([row[0] for row in cores()], ["1", "1"])
+
     def test_raw_outputs_are_packed_when_all_is_done(self):
         measured = Faked(self.scenario, self.folder).measured()
         measured.pack()
         with tarfile.open(Path(self.folder) / "raw.tar.gz") as packed:
             names = packed.getnames()
             self.assertEqual(packed.extractfile("raw/01-c-a.txt").read(), b"whole")
+            self.assertEqual({(each.uid, each.uname) for each in packed.getmembers()}, {(0, "")})
         self.assertEqual(set(names), {"raw"} | {f"raw/{path.name}" for path in (Path(self.folder) / "raw").iterdir()})
 
 

@@ -18,7 +18,7 @@ from lib.servers import missing_program
 
 RUN = Path(__file__).resolve().parents[1] / "run.py"
 BUILD = Path(os.environ.get("BWOS_BUILD_DIR", "build/release")).resolve()
-SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
+DROPBEAR = shutil.which("dropbear", path=os.environ.get("PATH", "") + ":/usr/sbin")  # an ssh server, and no service
 PLAN = """# It goes on whatever happens to its server.
 question = "Does it?"
 minutes = 1
@@ -44,8 +44,8 @@ def ip(*words: str, check: bool = True) -> str:
 def why_not() -> str | None:
     if os.geteuid() != 0:
         return "network namespaces are for root"
-    missing = [name for name in ("ip", "ssh", "ssh-keygen", "wrk") if not shutil.which(name)]
-    missing += [] if SSHD else ["sshd"]
+    missing = [name for name in ("ip", "ss", "ssh", "ssh-keygen", "wrk") if not shutil.which(name)]
+    missing += [] if DROPBEAR else ["dropbear"]
     if missing:
         return f"not installed: {', '.join(missing)}"
     try:
@@ -79,37 +79,38 @@ class TwoHosts(unittest.TestCase):
         ip("-n", name or self.server, "link", "set", "wire", state)
 
     def start_sshd(self) -> None:
-        for name in ("host", "user"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / name], check=True)
-        host_key = (self.folder / "host.pub").read_text()
-        (self.folder / "known").write_text("198.18.0.1 " + host_key)
+        home = self.folder / "home"  # root's, there
+        (home / ".ssh").mkdir(parents=True)
+        home.chmod(0o700)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / "user"], check=True)
+        shutil.copy(self.folder / "user.pub", home / ".ssh" / "authorized_keys")
+        made = subprocess.run(["dropbearkey", "-t", "ed25519", "-f", self.folder / "host"],
+                              check=True, capture_output=True, text=True)  # fmt: skip
+        host_key = next(line for line in made.stdout.splitlines() if line.startswith("ssh-ed25519"))
+        (self.folder / "known").write_text(f"198.18.0.1 {host_key}\n198.18.0.2 {host_key}\n")
         (self.folder / "config").write_text(
             f"IdentityFile {self.folder}/user\nUserKnownHostsFile {self.folder}/known\nIdentitiesOnly yes\n"
         )
-        Path("/run/sshd").mkdir(exist_ok=True)
-        options = {
-            "HostKey": self.folder / "host", "AuthorizedKeysFile": self.folder / "user.pub", "PidFile": "none",
-            "UsePAM": "no", "StrictModes": "no", "PermitRootLogin": "prohibit-password", "ListenAddress": "198.18.0.1",
-            "ClientAliveInterval": 2, "ClientAliveCountMax": 3,
-        }  # fmt: skip
-        command = ["ip", "netns", "exec", self.server, SSHD, "-D", "-e", "-f", "/dev/null"]
-        for name, value in options.items():
-            command += ["-o", f"{name}={value}"]
-        with (self.folder / "sshd.log").open("wb") as log:
-            sshd = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
-        self.addCleanup(sshd.wait)
-        self.addCleanup(sshd.terminate)
-        self.sshd = sshd.pid
-        for _ in range(100):
-            if b"listening" in (self.folder / "sshd.log").read_bytes():
-                return
-            time.sleep(0.1)
-        self.fail((self.folder / "sshd.log").read_text())
+        for name in (self.server, self.client):
+            # A namespace has mounts of its own.
+            script = f"mount --bind {home} /root && exec {DROPBEAR} -F -E -s -m -K 2 -p 22 -P '' -r {self.folder}/host"
+            with (self.folder / f"{name}.log").open("wb") as log:
+                sshd = subprocess.Popen(["ip", "netns", "exec", name, "sh", "-c", script], stderr=log,
+                                        stdin=subprocess.DEVNULL)  # fmt: skip
+            self.addCleanup(sshd.wait)
+            self.addCleanup(sshd.terminate)
+            for _ in range(100):
+                if "22" in ip("netns", "exec", name, "ss", "-Hltn"):
+                    break
+                time.sleep(0.1)
+            else:
+                self.fail((self.folder / f"{name}.log").read_text())
 
-    def command(self, *more: str) -> list[str]:
-        return ["ip", "netns", "exec", self.client, sys.executable, str(RUN), "--build-dir", str(BUILD),
-                "--server", "root@198.18.0.1", "--ssh", f"ssh -F {self.folder}/config",
-                *(more or ("--out", str(self.out), str(self.folder / "plan.toml")))]  # fmt: skip
+    def command(self, role: str = "--server") -> list[str]:
+        """From the one namespace, with the other's host in this role."""
+        here, there = (self.client, "198.18.0.1") if role == "--server" else (self.server, "198.18.0.2")
+        return ["ip", "netns", "exec", here, sys.executable, str(RUN), "--build-dir", str(BUILD), role, f"root@{there}",
+                "--ssh", f"ssh -F {self.folder}/config", "--out", str(self.out), str(self.folder / "plan.toml")]  # fmt: skip
 
     def run_until(self, child: subprocess.Popen, words: str) -> str:
         said = ""
@@ -130,23 +131,23 @@ class TwoHosts(unittest.TestCase):
         with (self.out / "runs.csv").open(newline="") as file:
             return list(csv.DictReader(file))
 
-    def on_server(self) -> dict[int, str]:
-        """Processes there, apart from sshd's own."""
+    def on_server(self, name: str = "") -> dict[int, str]:
+        """Processes there, apart from the ssh server's own."""
         found = {}
-        for pid in ip("netns", "pids", self.server).split():
+        for pid in ip("netns", "pids", name or self.server).split():
             try:
-                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                command = Path(f"/proc/{pid}/comm").read_text().strip()
             except OSError:
                 continue
-            if name != "sshd":
-                found[int(pid)] = name
+            if command != "dropbear":
+                found[int(pid)] = command
         return found
 
-    def assert_nothing_left(self) -> None:
+    def assert_nothing_left(self, name: str = "") -> None:
         end = time.monotonic() + 40  # the agent waits for 20 s for somebody to speak
-        while left := self.on_server():
+        while left := self.on_server(name):
             if time.monotonic() > end:
-                self.fail(f"left on the server's host: {left}")
+                self.fail(f"left on {name or self.server}: {left}")
             time.sleep(0.2)
 
     def assert_all_measured(self, failed: int) -> None:
@@ -173,6 +174,14 @@ class TwoHosts(unittest.TestCase):
             cores = list(csv.DictReader(file))
         self.assertEqual(len(cores), len(ALL) * os.cpu_count())
         self.assertTrue(any(float(row["user"]) > 0 for row in cores))
+
+    def test_a_sweep_with_its_tools_there(self):
+        done = subprocess.run(self.command("--client"), capture_output=True, text=True, timeout=150, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assert_all_measured(failed=0)
+        self.assert_nothing_left(self.client)
+        hosts_there = json.loads((self.out / "machine.json").read_text())["hosts"]
+        self.assertEqual(hosts_there, {"server": "this machine", "client": "root@198.18.0.2", "address": "198.18.0.1"})
 
     def test_a_killed_server_and_a_dead_link_cost_one_measurement_each(self):
         child = self.begin()
