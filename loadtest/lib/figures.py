@@ -15,7 +15,8 @@ from lib.report import load_of
 
 INK = "#767676"
 # After Okabe and Ito, told apart by the color-blind, without what a white or black background swallows.
-COLORS = ("#1F82C4", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#999999")
+COLORS = ("#1F82C4", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#999999", "#8A5A2B",
+          "#6B7A00")  # fmt: skip
 MARKERS = "osD^vPX*"
 CELLS_MAX = 4  # in one picture of rows: it shall fit on a screen
 
@@ -111,7 +112,7 @@ class _Artist:
         pyplot.rcParams.update(STYLE)
         self.variants = run.scenario.variants
         self.look = {
-            each.name: (COLORS[i % len(COLORS)], MARKERS[(i + i // 8) % 8]) for i, each in enumerate(self.variants)
+            each.name: (COLORS[i % len(COLORS)], MARKERS[(i + i // len(COLORS)) % len(MARKERS)]) for i, each in enumerate(self.variants)
         }
         self.made: list[Picture] = []
 
