@@ -207,6 +207,14 @@ class Reader:
         return not self.buffer and self.socket.recv(1) == b""
 
 
+def until(condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("it never came to that")
+        time.sleep(0.01)
+
+
 def read_response(s, head=False):
     return Reader(s).next(head)
 

@@ -13,17 +13,9 @@ import time
 import unittest
 from datetime import datetime, timedelta, timezone
 
-from harness import NATIVE, PATIENCE, SERVER, Reader, Server, executor_flags, read_response, reset
+from harness import NATIVE, PATIENCE, SERVER, Reader, Server, executor_flags, read_response, reset, until
 
 PLAINTEXT = b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n"
-
-
-def until(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError("it never came to that")
-        time.sleep(0.01)
 
 
 class AccessLog(unittest.TestCase):

@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from harness import FLAGS, PATIENCE, SERVER, Reader, Server, executor_flags, is_silent, read_response
+from harness import FLAGS, PATIENCE, SERVER, Reader, Server, executor_flags, is_silent, read_response, until
 
 READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -25,14 +25,6 @@ def refused(address):
         return False
     except ConnectionRefusedError:
         return True
-
-
-def until(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError("it never came to that")
-        time.sleep(0.01)
 
 
 class Lifecycle(unittest.TestCase):

@@ -6,7 +6,7 @@ import threading
 import time
 import unittest
 
-from harness import PATIENCE, Reader, Server, read_response
+from harness import Reader, Server, read_response, until
 
 
 def get(path):
@@ -62,19 +62,13 @@ class Overload(unittest.TestCase):
         self.addCleanup(lambda: server.process.poll() is None and server.kill())
         return server
 
-    def until(self, condition):
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            self.assertLess(time.monotonic(), end, "it never came to that")
-            time.sleep(0.01)
-
     def ask(self, server, request):
         with server.connect() as s:
             s.sendall(request)
             return read_response(s)
 
     def until_served(self, server):
-        self.until(lambda: self.ask(server, PLAINTEXT).status == 200)
+        until(lambda: self.ask(server, PLAINTEXT).status == 200)
 
     def behind_a_long_request(self, server, requests):
         """What requests get that wait behind a second of work, all on one connection."""
@@ -105,7 +99,7 @@ class Overload(unittest.TestCase):
         seen = dict(line.rsplit(" ", 1) for line in answers[5].body.decode().splitlines())
         self.assertGreater(float(seen["bwos_queue_age_seconds"]), 0.3)
         self.assertGreaterEqual(float(seen["bwos_http_shed_total"]), 3)
-        self.until(lambda: server.metrics()["bwos_queue_age_seconds"] < 0.3)
+        until(lambda: server.metrics()["bwos_queue_age_seconds"] < 0.3)
         after = server.metrics()
         shed = sum(value for series, value in after.items()
                    if series.startswith("bwos_http_requests_total") and 'status="503"' in series)
@@ -124,10 +118,10 @@ class Overload(unittest.TestCase):
     def test_under_a_flood_service_goes_on_and_afterwards_all_is_served(self):
         server = self.serve("--workers", "1", "--lane-threshold-us", "0", "--queue-age-max", "100ms")
         with Flood(server, 40, work(0.01)) as flood:
-            self.until(lambda: 503 in flood.statuses)
+            until(lambda: 503 in flood.statuses)
             first = flood.statuses.index(503)
             # It does not stay so: turning away lets the queue's age fall, though all ask again at once.
-            self.until(lambda: 200 in flood.statuses[first:])
+            until(lambda: 200 in flood.statuses[first:])
             seen = set()
 
             def ask():
@@ -135,7 +129,7 @@ class Overload(unittest.TestCase):
                 self.assertEqual(self.ask(server, get("/healthz")).status, 200)
                 return seen == {200, 503}
 
-            self.until(ask)
+            until(ask)
         self.until_served(server)
         shed = server.metrics()["bwos_http_shed_total"]
         for _ in range(50):
@@ -147,7 +141,7 @@ class Overload(unittest.TestCase):
         server = self.serve("--lane-threshold-us", "50", "--queue-age-max", "400ms")
         # More than a second of work, for which nobody but the lane has to wait.
         with Flood(server, 600, work(0.005)) as flood, server.connect() as s:
-            self.until(lambda: 503 in flood.statuses)
+            until(lambda: 503 in flood.statuses)
             statuses = []
             for _ in range(100):
                 s.sendall(PLAINTEXT)
@@ -155,7 +149,7 @@ class Overload(unittest.TestCase):
                 time.sleep(0.005)
             # For a worker of its own now and then, on a busy machine; not for all that time.
             self.assertGreater(statuses.count(200), 20)
-        self.until(lambda: self.ask(server, work(0)).status == 200)
+        until(lambda: self.ask(server, work(0)).status == 200)
         self.assertEqual(server.stop(), 0)
 
 

@@ -6,7 +6,7 @@ import signal
 import time
 import unittest
 
-from harness import PATIENCE, Reader, Server, is_silent, read_response
+from harness import PATIENCE, Reader, Server, is_silent, read_response, until
 
 HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -29,12 +29,6 @@ class Stall(unittest.TestCase):
         """Not a count of lines: where others use the machine, a worker may be kept from its CPU for a timeout as short
         as the tests'."""
         return {re.search(r"worker (\d+)", line)[1] for line in self.stalls(server)}
-
-    def until(self, condition):
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            self.assertLess(time.monotonic(), end, "it never came to that")
-            time.sleep(0.02)
 
     def health(self, server):
         """What a free worker says. Some of the connections may belong to a ring that a stalled one does not look at."""
@@ -74,13 +68,13 @@ class Stall(unittest.TestCase):
             busy.sendall(work(3))
             time.sleep(0.2)
             self.assertEqual(health().status, 200)  # long, but not too long
-            self.until(lambda: health().status == 503)
+            until(lambda: health().status == 503)
             self.assertGreaterEqual(time.monotonic() - begun, 0.5)
             text = health().body.decode()
             worker, ms = re.fullmatch(r"worker (\d) has been inside one task for (\d+) ms\n", text).groups()
             self.assertGreaterEqual(int(ms), 500)
             self.assertEqual(read_response(busy).status, 200)
-            self.until(lambda: health().status == 200)
+            until(lambda: health().status == 200)
             own = [line for line in self.stalls(server)[len(before):] if f"worker {worker} " in line]
             self.assertEqual(len(own), 1, server.log)
             self.assertRegex(own[0], r"\[warning\] worker \d has been .* for \d+ ms")
@@ -94,14 +88,14 @@ class Stall(unittest.TestCase):
         self.addCleanup(lambda: [s.close() for s in busy])
         for s in busy[:2]:
             s.sendall(work(4))  # Though taken in one poll, and the first expected to be short.
-        self.until(lambda: len(self.stalled_workers(server)) >= 2)
+        until(lambda: len(self.stalled_workers(server)) >= 2)
         self.assertEqual(self.health(server).status, 503)
         before = len(self.stalls(server))
         busy[2].sendall(work(1))  # nobody is left
-        self.until(lambda: len(self.stalls(server)) > before)
+        until(lambda: len(self.stalls(server)) > before)
         for s in busy:
             self.assertEqual(read_response(s).status, 200)
-        self.until(lambda: self.health(server).status == 200)
+        until(lambda: self.health(server).status == 200)
         self.assertEqual(server.stop(), 0)
 
     def test_idle_workers_do_not_stall_and_0_turns_it_off(self):
@@ -125,7 +119,7 @@ class Stall(unittest.TestCase):
             busy.sendall(work(15))
             time.sleep(0.1)
             server.signal(signal.SIGTERM)
-            self.until(lambda: len(self.stalls(server)) == 1)
+            until(lambda: len(self.stalls(server)) == 1)
             server.signal(signal.SIGTERM)
             self.assertEqual(server.wait(), 128 + signal.SIGTERM)
 
