@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule for adding rounds, on figures that are made up; and what a process is seen to use."""
+"""The rule for adding rounds, on figures that are made up, and how rounds go on."""
 
 import csv
-import os
 import tarfile
 import tempfile
-import time
 import unittest
 from collections import Counter
 from dataclasses import replace

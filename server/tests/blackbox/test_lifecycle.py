@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from harness import FLAGS, PATIENCE, SERVER, Reader, Server, executor_flags, is_silent, read_response, until
+from harness import FLAGS, PATIENCE, SERVER, Reader, Server, executor_flags, read_response, until
 
 READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
 
