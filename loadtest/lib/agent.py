@@ -126,11 +126,10 @@ def version(*command: str) -> str:
     return (done.stdout or done.stderr).strip().partition("\n")[0]
 
 
-def raise_descriptor_limit() -> int:
-    """Children inherit it. Returns the limit reached."""
+def raise_descriptor_limit() -> None:
+    """Children inherit it."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
 
 
 # --- What is asked for ---
@@ -209,7 +208,6 @@ class Agent:
         return Path(self._own) / name
 
     def do_facts(self) -> dict:
-        soft_to = raise_descriptor_limit()
         return {
             "cpu": first_line("/proc/cpuinfo", "model name"),
             "cpus": sorted(os.sched_getaffinity(0)),
@@ -221,7 +219,7 @@ class Agent:
             "boot": first_line("/proc/sys/kernel/random/boot_id"),
             "load_before": os.getloadavg(),
             "cpu_source": CPU_SOURCE,
-            "limits": {"descriptors": soft_to} | {name: first_line(path) for name, path in LIMITS.items()},
+            "limits": {"descriptors": resource.getrlimit(resource.RLIMIT_NOFILE)[0]} | {name: first_line(path) for name, path in LIMITS.items()},
             "versions": {
                 "python": platform.python_version(),
                 "wrk": version("wrk", "-v"),
@@ -238,12 +236,12 @@ class Agent:
     def do_sha256(self, path: str) -> str:
         return hashlib.sha256((Path(self._home) / path).read_bytes()).hexdigest()
 
-    def do_put(self, name: str, data: str, mode: int = 0o700) -> str:
-        """Keeps a file while this agent lives. Returns its path."""
+    def do_put(self, name: str, data: str) -> str:
+        """Keeps a file, which may be run, while this agent lives. Returns its path."""
         path = self._file(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(zlib.decompress(base64.b64decode(data)))
-        path.chmod(mode)
+        path.chmod(0o700)
         return str(path)
 
     def do_start(self, command: list, timeout_s: float) -> dict:

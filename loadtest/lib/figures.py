@@ -112,7 +112,8 @@ class _Artist:
         pyplot.rcParams.update(STYLE)
         self.variants = run.scenario.variants
         self.look = {
-            each.name: (COLORS[i % len(COLORS)], MARKERS[(i + i // len(COLORS)) % len(MARKERS)]) for i, each in enumerate(self.variants)
+            each.name: (COLORS[i % len(COLORS)], MARKERS[(i + i // len(COLORS)) % len(MARKERS)])
+            for i, each in enumerate(self.variants)
         }
         self.made: list[Picture] = []
 

@@ -23,7 +23,6 @@ from lib import agent
 from lib.measure import REPOSITORY, Failed
 
 ANSWER_S = 30  # for what takes no time
-OPEN_S = 30
 HEARTBEAT_S = 5  # an agent that hears nothing for agent.SILENCE_S ends
 SPARE = 200  # descriptors beside those of the connections
 QUEUE = 4096  # of connections that nobody has accepted yet: the server's --backlog
@@ -159,7 +158,7 @@ class Host:
         python = ["python3" if self.far else sys.executable, "-c", text]
         self._copied = {}
         self._link = Link(self.name, [*self.prefix, *([shlex.join(python)] if self.far else python)])
-        self.facts = self._link.call("facts", OPEN_S)
+        self.facts = self._link.call("facts")
 
     def link(self) -> Link:
         """To the agent; a new one where the last one is lost, for which it waits. Lost when that takes too long."""

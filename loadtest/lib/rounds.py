@@ -267,12 +267,13 @@ class Measurement:
                     servers[variant.name] = self._start(number, variant)
             for place, cell, variant in runs:
                 server = servers[variant.name]
-                if isinstance(server, LinkLost):
-                    servers[variant.name] = self._start(number, variant)
-                elif not isinstance(server, Failed) and not server.alive:  # what it did not survive is marked as failed
+                again = isinstance(server, LinkLost)
+                if not isinstance(server, Failed) and not server.alive:  # what it did not survive is marked as failed
                     server.stop()
-                    servers[variant.name] = self._start(number, variant)
-                self._one(number, place, cell, variant.name, servers[variant.name])
+                    again = True
+                if again:
+                    server = servers[variant.name] = self._start(number, variant)
+                self._one(number, place, cell, variant.name, server)
         finally:
             for server in servers.values():
                 if not isinstance(server, Failed):
