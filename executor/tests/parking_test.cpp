@@ -108,5 +108,94 @@ TEST(parked_pool, runs_every_single_post_on_a_shared_set_that_carries_traffic) {
   under_test.join();
 }
 
+std::uint64_t naps_of(pool& where) {
+  std::uint64_t naps = 0;
+  for (const worker_statistics& each : where.statistics().workers) naps += each.nap;
+  return naps;
+}
+
+/// Two workers in one set, of which only posts from outside and events bring work to the other.
+options two_in_a_set() {
+  options chosen = testing::options_of(testing::on_a_shared_set, 2);
+  chosen.steal = steal_kind::none;
+  return chosen;
+}
+
+TEST(nap, is_taken_while_another_is_at_short_work_and_by_nobody_when_all_sleep) {
+  pool under_test(two_in_a_set());
+  std::atomic<bool> over = false;
+  call chain([&] {
+    if (!over) under_test.post(chain);
+  });
+  under_test.post(chain);
+  // A post from outside wakes the other, which then parks.
+  EXPECT_TRUE(eventually([&] {
+    testing::heap_call::post(under_test, [] {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return naps_of(under_test) >= 10;
+  }));
+  over = true;
+  EXPECT_TRUE(eventually([&] {
+    const std::uint64_t before = naps_of(under_test);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return testing::all_parked(under_test) && naps_of(under_test) == before;
+  }));
+}
+
+TEST(nap, is_not_taken_while_the_other_is_in_a_long_task) {
+  pool under_test(two_in_a_set());
+  listener door(under_test, "127.0.0.1:0", 16);
+  door.start(echo, 100);
+  std::atomic<bool> begun = false;
+  std::atomic<bool> over = false;
+  call task_without_end([&] {
+    begun = true;
+    while (!over) std::this_thread::yield();
+  });
+  under_test.post(task_without_end);
+  EXPECT_TRUE(eventually([&] { return begun.load(); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const std::uint64_t before = naps_of(under_test);
+  const int peer = connect_to(door.address());
+  for (int i = 0; i < 200; ++i) {
+    char byte = 'x';
+    ASSERT_EQ(::write(peer, &byte, 1), 1);
+    ASSERT_EQ(::read(peer, &byte, 1), 1);
+  }
+  EXPECT_EQ(naps_of(under_test), before);
+  over = true;
+  ::close(peer);
+  door.close();
+  under_test.join();
+}
+
+TEST(nap, is_not_taken_where_tasks_are_long) {
+  pool under_test(testing::options_of(testing::on_a_shared_set, 2));
+  std::atomic<int> chains = 2;
+  const auto body = [&](call& self) {
+    testing::spin_for(std::chrono::microseconds(60));
+    int left = chains;
+    while (left < 0 && !chains.compare_exchange_weak(left, -left - 1)) {
+    }
+    if (left > 0) under_test.post(self);
+  };
+  call first([&] { body(first); });
+  call second([&] { body(second); });
+  under_test.post(first);
+  under_test.post(second);
+  EXPECT_TRUE(eventually([&] {
+    const pool_statistics now = under_test.statistics();
+    return now.workers[0].run > 500 && now.workers[1].run > 500;
+  }));
+  const std::uint64_t before = naps_of(under_test);
+  chains = -2;  // one of the two ends: a worker is left without work
+  EXPECT_TRUE(eventually([&] { return chains == 1; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(naps_of(under_test), before);
+  chains = -1;
+  EXPECT_TRUE(eventually([&] { return chains == 0; }));
+  under_test.join();
+}
+
 }  // namespace
 }  // namespace bwos

@@ -28,8 +28,9 @@ namespace bwos {
   X(lane_run, "continuations run from the lane of long work")                      \
   X(lane_aged, "of these, run for their age, whatever else there was")             \
   X(park, "times parked")                                                          \
+  X(nap, "of these, for a moment, the shared reactor left to workers at work")     \
   X(wake, "wake-ups sent to others")                                               \
-  X(spurious_wake, "times woken with nothing to do")                               \
+  X(spurious_wake, "times woken, or at the end of a nap, with nothing to do")      \
   X(polls, "reactor polls")                                                        \
   X(events, "continuations that polls delivered")                                  \
   X(timers, "deadlines that expired")

@@ -55,9 +55,9 @@ class worker final : public worker_context {
   /// When its present turn of the loop began: a slice of tasks at most, unless one does not end. 0:
   /// it is parked, or has not started.
   [[nodiscard]] ticks turn_began() const noexcept {
-    // [worker.turn.read] relaxed: a time to compare with the present one, nothing is read on its
-    // strength. Partner: [worker.turn.note].
-    return turn_began_.load(std::memory_order_relaxed);
+    // [worker.turn.read] seq_cst: of two workers that go to sleep at once, one sees that the other
+    // does (watched_by_others). Partner: [worker.turn.end].
+    return turn_began_.load(std::memory_order_seq_cst);
   }
 
   /// After the threads have been joined: everything that never ran.
@@ -90,11 +90,17 @@ class worker final : public worker_context {
     // [worker.turn.read].
     turn_began_.store(began, std::memory_order_relaxed);
   }
+  void end_turn() noexcept {
+    // [worker.turn.end] seq_cst: before its looks at others' turns. Partner: [worker.turn.read].
+    turn_began_.store(0, std::memory_order_seq_cst);
+  }
+  void note_length(ticks took) noexcept;
   void expose_backlog() noexcept;
   bool take_stolen(worker& victim, std::size_t block, std::size_t count) noexcept;
   void stop_searching() noexcept;
   bool look_everywhere(place& where) noexcept;
   place something_to_steal() noexcept;
+  [[nodiscard]] bool watched_by_others() const noexcept;
   bool sleep(continuation_chain& sink) noexcept;
 
   pool_core& pool_;
@@ -113,6 +119,7 @@ class worker final : public worker_context {
       0;  // tasks in the own queue; too many after a steal, right again when empty
   ticks slice_end_ = 0;
   ticks mean_task_ = 0;          // moving average, of whole runs through the queue
+  unsigned long_share_ = 0;      // moving average, of tasks that were long, in 65,536ths
   unsigned mean_events_x8_ = 0;  // moving average of events of a poll that had any, times 8
   random_source random_;
   worker_counters counters_;

@@ -38,16 +38,19 @@ epoll_reactor::epoll_reactor(bool shared, int timer_fd)
     : reactor(timer_fd),
       set_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
       wake_fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC | (shared ? EFD_SEMAPHORE : 0))),
+      aside_(shared ? ::epoll_create1(EPOLL_CLOEXEC) : -1),
       shared_(shared) {
   // A shared set's tokens are level-triggered: each ends one worker's wait, whenever that begins. A
   // private one's only waiter needs an edge, and never reads.
   epoll_event wake{.events = EPOLLIN | (shared ? 0U : EPOLLET), .data = {.ptr = this}};
   epoll_event due{.events = EPOLLIN | EPOLLET, .data = {.ptr = &timers}};
   if (wake_fd_ < 0 || ::epoll_ctl(set_, EPOLL_CTL_ADD, wake_fd_, &wake) != 0 ||
-      ::epoll_ctl(set_, EPOLL_CTL_ADD, timer_fd, &due) != 0) {
+      ::epoll_ctl(set_, EPOLL_CTL_ADD, timer_fd, &due) != 0 ||
+      (shared && ::epoll_ctl(aside_, EPOLL_CTL_ADD, wake_fd_, &wake) != 0)) {
     const int error = errno;
     ::close(set_);
     if (wake_fd_ >= 0) ::close(wake_fd_);
+    if (aside_ >= 0) ::close(aside_);
     throw std::system_error(error, std::system_category(), "epoll reactor");
   }
 }
@@ -56,6 +59,7 @@ epoll_reactor::~epoll_reactor() {
   for_each_open([](descriptor& each) { ::close(each.fd); });
   ::close(set_);
   ::close(wake_fd_);
+  if (aside_ >= 0) ::close(aside_);
 }
 
 void epoll_reactor::poll(continuation_chain& sink) noexcept {
@@ -64,6 +68,14 @@ void epoll_reactor::poll(continuation_chain& sink) noexcept {
 
 bool epoll_reactor::wait(continuation_chain& sink) noexcept {
   return reap(sink, -1);
+}
+
+/// The kernel wakes one of those who wait in either set for a token: whoever reads it has it.
+bool epoll_reactor::wait_aside(continuation_chain& sink, int at_most_ms) noexcept {
+  if (!shared_) return wait(sink);
+  epoll_event token;
+  static_cast<void>(system_call::epoll_wait(aside_, &token, 1, at_most_ms));
+  return reap(sink, 0);
 }
 
 /// Turns events into continuations; returns whether a wake's token is there. An interrupted wait is

@@ -19,6 +19,7 @@ class epoll_reactor final : public reactor {
   void start() override {}
   void poll(continuation_chain& sink) noexcept override;
   bool wait(continuation_chain& sink) noexcept override;
+  bool wait_aside(continuation_chain& sink, int at_most_ms) noexcept override;
   bool take_token() noexcept override;
   void wake() noexcept override;
 
@@ -49,6 +50,7 @@ class epoll_reactor final : public reactor {
   std::atomic<unsigned> published_{0};
   const int set_;
   const int wake_fd_;
+  const int aside_;  // shared: a set of the tokens alone, for who waits aside
   const bool shared_;
 };
 

@@ -20,6 +20,10 @@ void descriptor::deadline_timer::on_due(timer_entry& entry) noexcept {
   }
 }
 
+bool reactor::wait_aside(continuation_chain& sink, int) noexcept {
+  return wait(sink);
+}
+
 void reactor::set_deadline(descriptor& socket, std::int64_t when_ms) noexcept {
   if (when_ms >= socket.deadline() && (socket.look() & descriptor::expired) == 0) {
     socket.store_deadline(when_ms);

@@ -4,7 +4,7 @@
 // A reactor appends ready continuations to a sink and never resumes one; it does not know the pool.
 // An epoll reactor is shared by the workers of a group; an io_uring reactor belongs to one worker.
 // Which thread may call what:
-//   a worker of the reactor   start, poll, wait, take_token
+//   a worker of the reactor   start, poll, wait, wait_aside, take_token
 //   any thread                wake, adopt, listen, close, the descriptor operations (by the
 //   descriptor's runner)
 #pragma once
@@ -41,7 +41,12 @@ class reactor {
   /// Sleeps until something is ready, a deadline has passed or a wake's token is there; returns
   /// whether a token is.
   virtual bool wait(continuation_chain& sink) noexcept = 0;
-  /// After wait() returned true: takes one token; false: another worker of the group was faster.
+  /// The same where others of the group look after what gets ready: sleeps until a wake's token is
+  /// there or `at_most_ms` have passed, and takes what is ready then. A reactor of one worker has
+  /// no others: wait().
+  virtual bool wait_aside(continuation_chain& sink, int at_most_ms) noexcept;
+  /// After wait() or wait_aside() returned true: takes one token; false: another worker of the
+  /// group was faster.
   virtual bool take_token() noexcept = 0;
   /// One token: ends one worker's wait, now or when it begins.
   virtual void wake() noexcept = 0;
