@@ -20,11 +20,11 @@ constexpr unsigned yield_events_min = 12;
 /// While tasks take less than a microsecond on average, the clock (8.5 ns to read on the machine
 /// where this was measured, a third of a short task) is looked at once in so many.
 constexpr unsigned short_tasks_per_look = 8;
-/// A task is long, and a worker that has not begun a turn for twice as long is in one: a slice.
+/// A task is long; and a worker that has not begun a turn for twice as long may be in one.
 constexpr ticks long_task_us = 50;
-/// With more long tasks than these, in 65,536ths, who is at work does not soon look at the shared
-/// set again. Preemption makes one task in a hundred seem long where a load generator is on the
-/// same processors; with one in eleven long, naps take p99 of the others from .8 to 1.3 ms.
+/// With more long tasks than these, in 65,536ths, a worker does not soon look at its shared set
+/// again. Preemption makes one task in a hundred seem long where a load generator is on the same
+/// processors; with one in eleven long, naps take p99 of the others from .8 to 1.3 ms.
 constexpr unsigned long_share_max = 65'536 / 25;
 /// What gets ready while all who are awake are in long tasks waits for so long at most.
 constexpr int nap_ms = 1;
@@ -98,26 +98,28 @@ bool worker::run_local() noexcept {
     counters_.run.add(1);
     work->invoke(*work, continuation::disposition::run);
     ++ran;
-    if (ran % clock_stride == 0) {
-      const ticks before = std::exchange(now, now_ticks());
-      note_length(now - before);
-    }
+    if (ran % clock_stride == 0) note_length(now);
     spent = ++slice_tasks_ >= pool_.settings.slice_tasks || now >= slice_end_ || slice_over_ ||
             pool_.stopping();
   }
   if (!spent) backlog_ = 0;
   left_behind_ = false;
   if (ran != 0) {
-    if (ran % clock_stride != 0) now = now_ticks();
+    if (ran % clock_stride != 0) note_length(now);
     counters_.get.add(ran);
     mean_task_ = (7 * mean_task_ + (now - start) / ran) / 8;
   }
   return spent;
 }
 
-void worker::note_length(ticks took) noexcept {
-  long_share_ -= long_share_ / 256;
-  if (took > long_task_us * pool_.ticks_per_us) long_share_ += 256;
+/// A task, or a few short ones, began at `since` and ends now.
+void worker::note_length(ticks& since) noexcept {
+  const ticks now = now_ticks();
+  const bool is_long = now - std::exchange(since, now) > long_task_us * pool_.ticks_per_us;
+  const unsigned share = long_share();
+  // [worker.long.note] relaxed: publishes nothing but itself, written here alone. Partner:
+  // [worker.long.read].
+  long_share_.store(share - share / 256 + (is_long ? 256 : 0), std::memory_order_relaxed);
 }
 
 void worker::expose_backlog() noexcept {
@@ -264,9 +266,9 @@ bool worker::serve_lane(bool aged_only) noexcept {
   if (aged) counters_.lane_aged.add(1);
   posted_ = 0;
   expose_backlog();
-  const ticks begun = now_ticks();
+  ticks begun = now_ticks();
   work->invoke(*work, continuation::disposition::run);
-  note_length(now_ticks() - begun);
+  note_length(begun);
   pool_.stay_in_parent();
   pool_.long_work.done();
   if (slice_over_) poll();  // what it yielded is hidden until then
@@ -389,17 +391,19 @@ worker::place worker::something_to_steal() noexcept {
   return where;
 }
 
-/// Whether another worker of the shared set will soon look at it: it is awake, not in a long task,
-/// and few tasks are long. If all who sleep waited in the set, the kernel would wake one for each
-/// request that comes while others are at work, though those would take it with their next batch:
-/// measured, with clients on the same processors, .4 context switches a request instead of .05, and
-/// half as much CPU again. The last one to park finds nobody, and waits in the set.
+/// Whether another worker of the shared set will soon look at it: it is awake, and neither in a
+/// long task nor likely to begin one. If all who sleep waited in the set, the kernel would wake one
+/// for each request that comes while others are at work, though those would take it with their next
+/// batch: measured, with clients on the same processors, .4 context switches a request instead of
+/// .05, and half as much CPU again. The last one to park finds nobody, and waits in the set.
 bool worker::watched_by_others() const noexcept {
-  if (!shared_ || long_share_ > long_share_max) return false;
+  if (!shared_) return false;
   const ticks fresh = now_ticks() - 2 * long_task_us * pool_.ticks_per_us;
   const unsigned groups = pool_.idle.words();
   for (unsigned i = word_; i < pool_.slots(); i += groups) {
-    if (i != index && pool_.slot(i).turn_began() > fresh) return true;
+    const worker& other = pool_.slot(i);
+    if (i != index && other.turn_began() > fresh && other.long_share() <= long_share_max)
+      return true;
   }
   return false;
 }
@@ -413,9 +417,10 @@ bool worker::sleep(continuation_chain& sink) noexcept {
     return false;
   }
   bool token = false;
-  if (watched_by_others()) {
+  if (!std::exchange(napped_in_vain_, false) && watched_by_others()) {
     counters_.nap.add(1);
     token = home->wait_aside(sink, nap_ms);
+    napped_in_vain_ = sink.empty() && !token;  // no traffic: no naps
   } else {
     token = home->wait(sink);
   }

@@ -56,8 +56,14 @@ class worker final : public worker_context {
   /// it is parked, or has not started.
   [[nodiscard]] ticks turn_began() const noexcept {
     // [worker.turn.read] seq_cst: of two workers that go to sleep at once, one sees that the other
-    // does (watched_by_others). Partner: [worker.turn.end].
+    // does (watched_by_others). Partner: [worker.turn.end], [worker.turn.note].
     return turn_began_.load(std::memory_order_seq_cst);
+  }
+
+  /// How many of its tasks were long, a moving average, in 65,536ths.
+  [[nodiscard]] unsigned long_share() const noexcept {
+    // [worker.long.read] relaxed: a hint. Partner: none, nothing is read on its strength.
+    return long_share_.load(std::memory_order_relaxed);
   }
 
   /// After the threads have been joined: everything that never ran.
@@ -94,7 +100,7 @@ class worker final : public worker_context {
     // [worker.turn.end] seq_cst: before its looks at others' turns. Partner: [worker.turn.read].
     turn_began_.store(0, std::memory_order_seq_cst);
   }
-  void note_length(ticks took) noexcept;
+  void note_length(ticks& since) noexcept;
   void expose_backlog() noexcept;
   bool take_stolen(worker& victim, std::size_t block, std::size_t count) noexcept;
   void stop_searching() noexcept;
@@ -119,7 +125,7 @@ class worker final : public worker_context {
       0;  // tasks in the own queue; too many after a steal, right again when empty
   ticks slice_end_ = 0;
   ticks mean_task_ = 0;          // moving average, of whole runs through the queue
-  unsigned long_share_ = 0;      // moving average, of tasks that were long, in 65,536ths
+  bool napped_in_vain_ = false;  // the last nap ended with nothing to do
   unsigned mean_events_x8_ = 0;  // moving average of events of a poll that had any, times 8
   random_source random_;
   worker_counters counters_;
@@ -130,6 +136,7 @@ class worker final : public worker_context {
   timer_service own_timers_;  // where no reactor has one
   std::atomic<std::uint64_t> departures_{0};
   std::atomic<ticks> turn_began_{0};
+  std::atomic<unsigned> long_share_{0};
   queue queue_;
   queue::owner& own_;
 };

@@ -44,7 +44,8 @@ epoll_reactor::epoll_reactor(bool shared, int timer_fd)
   // private one's only waiter needs an edge, and never reads.
   epoll_event wake{.events = EPOLLIN | (shared ? 0U : EPOLLET), .data = {.ptr = this}};
   epoll_event due{.events = EPOLLIN | EPOLLET, .data = {.ptr = &timers}};
-  if (wake_fd_ < 0 || ::epoll_ctl(set_, EPOLL_CTL_ADD, wake_fd_, &wake) != 0 ||
+  if (wake_fd_ < 0 || (shared && aside_ < 0) ||
+      ::epoll_ctl(set_, EPOLL_CTL_ADD, wake_fd_, &wake) != 0 ||
       ::epoll_ctl(set_, EPOLL_CTL_ADD, timer_fd, &due) != 0 ||
       (shared && ::epoll_ctl(aside_, EPOLL_CTL_ADD, wake_fd_, &wake) != 0)) {
     const int error = errno;
@@ -70,12 +71,13 @@ bool epoll_reactor::wait(continuation_chain& sink) noexcept {
   return reap(sink, -1);
 }
 
-/// The kernel wakes one of those who wait in either set for a token: whoever reads it has it.
+/// A token wakes one waiter of each set, and the next while nobody has read it. Where more than a
+/// poll's events are ready it may not be among them: what is seen aside counts.
 bool epoll_reactor::wait_aside(continuation_chain& sink, int at_most_ms) noexcept {
   if (!shared_) return wait(sink);
-  epoll_event token;
-  static_cast<void>(system_call::epoll_wait(aside_, &token, 1, at_most_ms));
-  return reap(sink, 0);
+  epoll_event event;
+  const bool woken = system_call::epoll_wait(aside_, &event, 1, at_most_ms) > 0;
+  return reap(sink, 0) || woken;
 }
 
 /// Turns events into continuations; returns whether a wake's token is there. An interrupted wait is
