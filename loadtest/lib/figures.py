@@ -126,8 +126,11 @@ class _Artist:
             stem += f"-{len(self.made)}"
         # The same run gives the same bytes, and no two pictures of a page share an identifier.
         self.pyplot.rcParams["svg.hashsalt"] = stem
-        figure.savefig(self.folder / f"{stem}.svg", metadata={"Date": None, "Creator": None}, bbox_inches="tight")
-        figure.savefig(self.folder / f"{stem}.png", dpi=130, metadata={"Software": None}, bbox_inches="tight")
+        drawn = self.folder / f"{stem}.svg"
+        figure.savefig(drawn, metadata={"Date": None, "Creator": None}, bbox_inches="tight")
+        # Hundredths of a point are enough; what is below 1 may be a scale.
+        drawn.write_text(re.sub(r"([1-9]\d*\.\d\d)\d+", r"\1", drawn.read_text()))
+        figure.savefig(self.folder / f"{stem}.png", dpi=100, metadata={"Software": None}, bbox_inches="tight")
         self.pyplot.close(figure)
         self.made.append(Picture(stem, caption))
 
@@ -205,21 +208,23 @@ class _Artist:
 
     def _curve(self, ax, cells, variant, metric: str) -> bool:
         color, marker = self.look[variant.name]
-        points, hollow = [], False
+        points, bars, hollow = [], [], False
         for cell in cells:
             x, y = (self.run.values(cell.name, variant.name, of) for of in ("requests_per_s", metric))
             if not x or not y:
                 continue
             (x, x_low, x_high), (y, y_low, y_high) = _range(x), _range(y)
             points.append((x, y))
+            bars.append((x - x_low, x_high - x, y - y_low, y_high - y))
             limited = bool(self.run.limit(cell, variant))
             hollow |= limited
-            ax.errorbar(x, y, xerr=[[x - x_low], [x_high - x]], yerr=[[y - y_low], [y_high - y]], color=color,
-                        elinewidth=0.8, alpha=0.6, fmt="none", zorder=2)  # fmt: skip
-            ax.plot(
-                x, y, color=color, marker=marker, markersize=5, zorder=4, markerfacecolor="white" if limited else color
-            )
-        ax.plot(*zip(*points), color=color, linewidth=1.2, zorder=3) if points else None
+            face = "white" if limited else color
+            ax.plot(x, y, color=color, marker=marker, markersize=5, linestyle="none", zorder=4, markerfacecolor=face)
+        if points:
+            left, right, down, up = zip(*bars)
+            ax.errorbar(*zip(*points), xerr=[left, right], yerr=[down, up], color=color, elinewidth=0.8, alpha=0.6,
+                        fmt="none", zorder=2)  # fmt: skip
+            ax.plot(*zip(*points), color=color, linewidth=1.2, zorder=3)
         return hollow
 
     def _number_points(self, ax, cells, loads, metric: str) -> None:
