@@ -219,7 +219,8 @@ class Agent:
             "boot": first_line("/proc/sys/kernel/random/boot_id"),
             "load_before": os.getloadavg(),
             "cpu_source": CPU_SOURCE,
-            "limits": {"descriptors": resource.getrlimit(resource.RLIMIT_NOFILE)[0]} | {name: first_line(path) for name, path in LIMITS.items()},
+            "limits": {name: first_line(path) for name, path in LIMITS.items()}
+            | {"descriptors": resource.getrlimit(resource.RLIMIT_NOFILE)[0]},
             "versions": {
                 "python": platform.python_version(),
                 "wrk": version("wrk", "-v"),
