@@ -35,7 +35,8 @@ using std::chrono::steady_clock;
 using std::chrono::system_clock;
 
 /// How long the stop waits for streams that last (a health watch, an open reflection stream) and
-/// for peers to take their GOAWAY, once all other calls have ended. A guess: a round trip anywhere.
+/// for peers to take their GOAWAY, once all other calls have ended, and at the end for what was
+/// sent to arrive. A guess: a round trip anywhere.
 constexpr std::chrono::milliseconds other_streams_grace{250};
 /// gRPC's shutdown cancels calls that are on their way, and closes connections with what their
 /// peers have sent unread, whose reset overtakes answers. So it comes when so long after the GOAWAY
@@ -270,7 +271,8 @@ struct grpc_server::core {
   std::vector<std::function<void(grpc::ServerCompletionQueue&)>> arms;  // one call of each method
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
   std::unique_ptr<grpc::Server> server;
-  std::vector<int> listeners;  // its sockets
+  std::vector<int> listeners;    // its sockets
+  std::vector<int> connections;  // second descriptors of them, while it stops
   std::vector<std::thread> pollers;
 };
 
@@ -316,6 +318,7 @@ void grpc_server::core::arm_and_poll(unsigned calls) {
 
 void grpc_server::core::send_peers_away(steady_clock::time_point deadline) {
   stop_listening(listeners);
+  connections = hold_connections(bound.port);
   if (!goaways_can_be_sent()) return;
   const auto heedless = steady_clock::now() + goaway_patience;
   bool quiet = false;  // no call has come since, and none is left
@@ -373,6 +376,8 @@ void grpc_server::shutdown(steady_clock::time_point deadline) {
   for (const auto& queue : core_->queues) queue->Shutdown();
   for (std::thread& poller : core_->pollers) poller.join();
   core_->pollers.clear();
+  // 5. Its last answers arrive.
+  let_go(core_->connections, std::min(deadline, steady_clock::now() + other_streams_grace));
 }
 
 grpc_statistics grpc_server::statistics() const noexcept {

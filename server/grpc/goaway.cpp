@@ -2,14 +2,19 @@
 #include "grpc/goaway.hpp"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <charconv>
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #ifdef BWOS_GRPC_GOAWAYS
@@ -30,6 +35,38 @@ bool listens(int fd) noexcept {
   socklen_t size = sizeof is_listening;
   return ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &size) == 0 &&
          is_listening != 0;
+}
+
+bool is_connection_at(int fd, std::uint16_t port) noexcept {
+  sockaddr_in6 local{};  // an IPv4 address has its port at the same place
+  static_assert(offsetof(sockaddr_in6, sin6_port) == offsetof(sockaddr_in, sin_port));
+  socklen_t size = sizeof local;
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) == 0 &&
+         (local.sin6_family == AF_INET || local.sin6_family == AF_INET6) &&
+         ntohs(local.sin6_port) == port && !listens(fd);
+}
+
+/// This side has closed it, and the peer has acknowledged that, hence all before it.
+bool has_delivered_all(int connection) noexcept {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(connection, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;
+  return info.tcpi_state == TCP_FIN_WAIT2 || info.tcpi_state == TCP_TIME_WAIT ||
+         info.tcpi_state == TCP_CLOSE;
+}
+
+/// Open descriptors of this process; none without /proc.
+std::vector<int> descriptors() {
+  std::vector<int> found;
+  std::error_code unreadable;
+  std::filesystem::directory_iterator entry("/proc/self/fd", unreadable);
+  for (; !unreadable && entry != end(entry); entry.increment(unreadable)) {
+    const std::string name = entry->path().filename();
+    int fd = -1;
+    std::from_chars(name.data(), name.data() + name.size(), fd);
+    found.push_back(fd);
+  }
+  return found;
 }
 
 }  // namespace
@@ -62,15 +99,8 @@ void send_goaways(grpc::Server& /*server*/) noexcept {}
 #endif
 
 std::vector<int> listening_sockets() {
-  std::vector<int> found;
-  std::error_code unreadable;
-  std::filesystem::directory_iterator entry("/proc/self/fd", unreadable);
-  for (; !unreadable && entry != end(entry); entry.increment(unreadable)) {
-    const std::string name = entry->path().filename();
-    int fd = -1;
-    std::from_chars(name.data(), name.data() + name.size(), fd);
-    if (listens(fd)) found.push_back(fd);
-  }
+  std::vector<int> found = descriptors();
+  std::erase_if(found, [](int fd) { return !listens(fd); });
   return found;
 }
 
@@ -83,6 +113,33 @@ void stop_listening(std::span<const int> sockets) noexcept {
   ::listen(nowhere, 0);
   for (const int fd : sockets) ::dup3(nowhere, fd, O_CLOEXEC);
   ::close(nowhere);
+}
+
+std::vector<int> hold_connections(std::uint16_t port) {
+  std::vector<int> found = descriptors();
+  std::erase_if(found, [port](int fd) { return !is_connection_at(fd, port); });
+  std::vector<int> held;
+  for (const int fd : found) {
+    const int second = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (second < 0) continue;
+    if (is_connection_at(second, port)) {
+      held.push_back(second);
+    } else {
+      ::close(second);  // the number was somebody else's by then
+    }
+  }
+  return held;
+}
+
+void let_go(std::span<const int> connections, std::chrono::steady_clock::time_point deadline) {
+  for (const int fd : connections) {
+    while (!has_delivered_all(fd) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::array<std::byte, 4096> unread;
+    while (::recv(fd, unread.data(), unread.size(), MSG_DONTWAIT) > 0) continue;
+    ::close(fd);
+  }
 }
 
 }  // namespace bwos::server

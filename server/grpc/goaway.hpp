@@ -3,6 +3,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -25,5 +27,15 @@ void send_goaways(grpc::Server& server) noexcept;
 /// peers that were sent away would come back until then. It goes on to hold descriptors of these
 /// numbers. (A filter that drops peers' packets instead is not for ordinary users on every kernel.)
 void stop_listening(std::span<const int> sockets) noexcept;
+
+/// Second descriptors of the connections that this process has accepted at a port, to be let go
+/// with let_go(); none without /proc or where descriptors are used up. When gRPC closes a
+/// connection before it has read all that came, the kernel resets it, and throws away answers that
+/// are on their way, but not while somebody else holds it.
+[[nodiscard]] std::vector<int> hold_connections(std::uint16_t port);
+
+/// Closes what hold_connections() gave, each as soon as its peer has all that was sent, at the
+/// latest at the deadline.
+void let_go(std::span<const int> connections, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace bwos::server

@@ -62,7 +62,8 @@ class worker final : public worker_context {
 
   /// How many of its tasks were long, a moving average, in 65,536ths.
   [[nodiscard]] unsigned long_share() const noexcept {
-    // [worker.long.read] relaxed: a hint. Partner: none, nothing is read on its strength.
+    // [worker.long.read] relaxed: a hint, on whose strength nothing else is read. Partner:
+    // [worker.long.note].
     return long_share_.load(std::memory_order_relaxed);
   }
 
