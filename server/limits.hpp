@@ -44,6 +44,10 @@ inline constexpr std::size_t input_bytes_max = 128 * 1024;
 inline constexpr std::size_t input_bytes_bulk =
     8 * 1024;  ///< A receive of less shows that the peer does not.
 
+/// Room is made at once for so much of a body that has not come yet: growing by doubling copies it,
+/// and frees blocks that are large enough for malloc() to return their pages each time.
+inline constexpr std::size_t body_bytes_ahead = 64 * 1024;
+
 /// A worker's output buffer that one large answer made larger than this is freed after the batch.
 inline constexpr std::size_t output_bytes_kept = 256 * 1024;
 

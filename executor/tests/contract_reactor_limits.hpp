@@ -307,7 +307,7 @@ TEST_P(reactor_contract, loses_nothing_without_buffers_and_with_every_second_run
   for (const unsigned buffers : {2U, 8U}) {
     options scarce = settings();
     scarce.ring_buffers = buffers;
-    scarce.receive_bytes = 1024;
+    scarce.receive_bytes = scarce.ring_buffer_bytes = 1024;
     std::unique_ptr<test_server> server;
     server = std::make_unique<test_server>(scarce, [&](stream peer) -> task<void> {
       mover other(server->workers);

@@ -389,15 +389,25 @@ void parser::take_body(const char* at, std::size_t length) {
     gather();
   }
   if (body_.length == 0) body_.begin = narrow(gathered_.size());
+  make_room(length);
   gathered_.append(at, length);
   base_ = gathered_.data();
   body_.length += narrow(length);
+}
+
+/// For so many bytes more, and the rest of the body (of a chunk) behind them: llhttp counts down to
+/// its end.
+void parser::make_room(std::size_t bytes) {
+  const std::size_t needed = gathered_.size() + bytes;
+  if (needed <= gathered_.capacity()) return;
+  gathered_.reserve(needed + std::min<std::size_t>(content_length, body_bytes_ahead));
 }
 
 /// Copies the parts so far out of the input.
 void parser::gather() {
   if (gathering_) return;
   gathering_ = true;
+  make_room(path_.length + query_.length + content_type_.length + body_.length);
   for (part* one : {&path_, &query_, &content_type_, &body_}) {
     const std::uint32_t begin = narrow(gathered_.size());
     gathered_.append(base_ + one->begin, one->length);

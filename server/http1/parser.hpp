@@ -113,6 +113,7 @@ class parser : private llhttp_t {
   /// `again` where `what` was noted before.
   void note(seen what, seen again) noexcept { note((seen_ & what) != 0 ? again : what); }
   void take_body(const char* at, std::size_t length);
+  void make_room(std::size_t bytes);
   void gather();
   void describe() noexcept;
   [[nodiscard]] part part_of(const char* at, std::size_t length) const noexcept {

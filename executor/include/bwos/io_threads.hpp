@@ -24,7 +24,7 @@ class io_threads {
   using post_function = void (*)(void* executor, continuation& work) noexcept;
 
   /// Starts settings.reactor_threads threads (1 or more); of the rest, reactor, receive_bytes and
-  /// what concerns rings counts. Throws std::invalid_argument, std::system_error.
+  /// what concerns rings count. Throws std::invalid_argument, std::system_error.
   io_threads(const options& settings, post_function post, void* executor);
   ~io_threads();
   io_threads(const io_threads&) = delete;

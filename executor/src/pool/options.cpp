@@ -29,6 +29,7 @@ void options::validate() const {
   check("queue_age_interval (ms)", static_cast<std::uint64_t>(queue_age_interval.count()), 0,
         10'000);
   check("receive_bytes", receive_bytes, 1024, 1024 * 1024);
+  check("ring_buffer_bytes", ring_buffer_bytes, 1024, 1024 * 1024);
   check("ring_buffers", ring_buffers, 2, 32768, true);
   check("ring_entries", ring_entries, 8, 32768, true);
 }

@@ -68,7 +68,7 @@ uring_reactor::uring_reactor(const options& settings)
 
 uring_reactor::uring_reactor(const options& settings, int timer_fd)
     : reactor(timer_fd),
-      buffers_(settings.ring_buffers, settings.receive_bytes),
+      buffers_(settings.ring_buffers, settings.ring_buffer_bytes),
       ring_(settings.ring_entries),
       timer_fd_(timer_fd),
       wake_fd_(checked(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")) {}

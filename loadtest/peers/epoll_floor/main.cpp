@@ -128,7 +128,7 @@ class loop {
   int set_ = -1;
   answers answers_;
   std::string out_;
-  std::array<char, receive_bytes> received_;
+  std::array<char, 128 * 1024> received_;  // one for all connections: as much as pays
 };
 
 void serve(options with) {

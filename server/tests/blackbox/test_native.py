@@ -104,7 +104,7 @@ class Native(unittest.TestCase):
         sends = after["bwos_grpc_sends_total"] - before["bwos_grpc_sends_total"]
         batches = after["bwos_grpc_read_batches_total"] - before["bwos_grpc_read_batches_total"]
         self.assertLessEqual(sends, batches)
-        self.assertLessEqual(batches, 10)  # 16 KiB at a time
+        self.assertLessEqual(batches, 10)  # which depends on how it arrives
         self.assertEqual(server.stop(), 0)
 
     def test_ten_connections_with_a_hundred_streams_get_one_send_a_batch(self):

@@ -21,6 +21,7 @@
 
 #include "counting_new.hpp"
 #include "http1/connection.hpp"
+#include "http1/parser.hpp"
 #include "native/peer.hpp"
 #include "runtime.hpp"
 
@@ -162,6 +163,31 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   EXPECT_EQ(answered[static_cast<std::size_t>(route::plaintext)][0] +
                 answered[static_cast<std::size_t>(route::echo)][0],
             static_cast<std::uint64_t>(requests / connections + 2 * warm_rounds) * connections);
+}
+
+/// Of a request with such a body, which comes in pieces.
+std::uint64_t allocations_of_body(std::size_t bytes) {
+  constexpr std::size_t piece = 16 * 1024;
+  const http_limits limits;
+  http1::parser parser(limits);
+  const std::string all =
+      "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n" +
+      std::string(bytes, 'b');
+  const std::uint64_t before = counting_new::allocations();
+  std::string_view rest = all;
+  for (; rest.size() > piece; rest.remove_prefix(piece)) {
+    EXPECT_EQ(parser.feed(rest.substr(0, piece)).what, http1::parser::outcome::incomplete);
+  }
+  EXPECT_EQ(parser.feed(rest).what, http1::parser::outcome::request);
+  EXPECT_EQ(parser.current().body, std::string_view(all).substr(all.size() - bytes));
+  return counting_new::allocations() - before;
+}
+
+TEST(allocation_of_a_body, is_one_up_to_what_is_made_room_for_at_once_and_few_above) {
+  EXPECT_EQ(allocations_of_body(body_bytes_ahead), 1U);
+  const std::uint64_t of_a_large_one = allocations_of_body(1024 * 1024);
+  EXPECT_GT(of_a_large_one, 2U) << "a peer that promises much has the room at once";
+  EXPECT_LE(of_a_large_one, 6U);
 }
 
 INSTANTIATE_TEST_SUITE_P(
