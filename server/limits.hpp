@@ -46,10 +46,12 @@ inline constexpr std::size_t input_bytes_bulk =
 
 /// Room is made at once for so much of a body that has not come yet: growing by doubling copies it,
 /// and frees blocks that are large enough for malloc() to return their pages each time.
-inline constexpr std::size_t body_bytes_ahead = 64 * 1024;
+inline constexpr std::size_t body_bytes_ahead = 256 * 1024;
 
-/// A worker's output buffer that one large answer made larger than this is freed after the batch.
-inline constexpr std::size_t output_bytes_kept = 256 * 1024;
+/// A worker's output buffer that one large answer made larger than this is freed after the batch. So
+/// much holds a body of --body-bytes-max's default sent back, and saves its pages from being mapped
+/// anew for each (256 KiB echoed: a fifth of the CPU).
+inline constexpr std::size_t output_bytes_kept = 2 * 1024 * 1024;
 
 /// After an error answer the peer's remaining bytes are read and dropped, as closing a socket with
 /// unread bytes would reset it and could take the answer from the peer. Bounds of that.
