@@ -48,9 +48,9 @@ inline constexpr std::size_t input_bytes_bulk =
 /// and frees blocks that are large enough for malloc() to return their pages each time.
 inline constexpr std::size_t body_bytes_ahead = 256 * 1024;
 
-/// A worker's output buffer that one large answer made larger than this is freed after the batch. So
-/// much holds a body of --body-bytes-max's default sent back, and saves its pages from being mapped
-/// anew for each (256 KiB echoed: a fifth of the CPU).
+/// A worker's output buffer that one large answer made larger than this is freed after the batch.
+/// So much holds a body of --body-bytes-max's default sent back, and saves its pages from being
+/// mapped anew for each (256 KiB echoed: a fifth of the CPU).
 inline constexpr std::size_t output_bytes_kept = 2 * 1024 * 1024;
 
 /// After an error answer the peer's remaining bytes are read and dropped, as closing a socket with
