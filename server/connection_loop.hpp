@@ -85,7 +85,7 @@ class connection_base {
   /// A peer that sends without a pause would never let its worker wait: it gives way now and then.
   next be_fair(std::size_t received_bytes, next then) noexcept {
     bulk_bytes_ = received_bytes < input_bytes_bulk ? 0 : bulk_bytes_ + received_bytes;
-    if (bulk_bytes_ <= input_bytes_max || then != next::receive) return then;
+    if (bulk_bytes_ < input_bytes_max || then != next::receive) return then;
     bulk_bytes_ = 0;
     return next::go_on;
   }

@@ -44,6 +44,10 @@ inline constexpr std::size_t input_bytes_max = 128 * 1024;
 inline constexpr std::size_t input_bytes_bulk =
     8 * 1024;  ///< A receive of less shows that the peer does not.
 
+/// HTTP/2 reads so much of a receive before it looks for output, which acknowledgements count as:
+/// more PINGs than --h2-acks-max must not come between. (A default of 1,000 of them are 17,000.)
+inline constexpr std::size_t batch_bytes_max = 16 * 1024;
+
 /// Room is made at once for so much of a body that has not come yet: growing by doubling copies it,
 /// and frees blocks that are large enough for malloc() to return their pages each time.
 inline constexpr std::size_t body_bytes_ahead = 256 * 1024;

@@ -317,8 +317,9 @@ void grpc_server::core::arm_and_poll(unsigned calls) {
 }
 
 void grpc_server::core::send_peers_away(steady_clock::time_point deadline) {
+  const std::vector<sockaddr_storage> addresses = addresses_of(listeners);
   stop_listening(listeners);
-  connections = hold_connections(bound.port);
+  connections = hold_connections(addresses);
   if (!goaways_can_be_sent()) return;
   const auto heedless = steady_clock::now() + goaway_patience;
   bool quiet = false;  // no call has come since, and none is left

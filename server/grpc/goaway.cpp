@@ -8,10 +8,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -37,13 +39,38 @@ bool listens(int fd) noexcept {
          is_listening != 0;
 }
 
-bool is_connection_at(int fd, std::uint16_t port) noexcept {
-  sockaddr_in6 local{};  // an IPv4 address has its port at the same place
-  static_assert(offsetof(sockaddr_in6, sin6_port) == offsetof(sockaddr_in, sin_port));
+std::optional<sockaddr_storage> address_of(int fd) noexcept {
+  sockaddr_storage local{};
   socklen_t size = sizeof local;
-  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) == 0 &&
-         (local.sin6_family == AF_INET || local.sin6_family == AF_INET6) &&
-         ntohs(local.sin6_port) == port && !listens(fd);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) != 0) return std::nullopt;
+  return local;
+}
+
+/// Whether a connection's own address is what a listener at `listener` accepts.
+bool is_at(const sockaddr_storage& local, const sockaddr_storage& listener) noexcept {
+  if (local.ss_family != listener.ss_family) return false;
+  if (local.ss_family == AF_INET) {
+    const auto& one = reinterpret_cast<const sockaddr_in&>(local);
+    const auto& other = reinterpret_cast<const sockaddr_in&>(listener);
+    const in_addr_t wanted = other.sin_addr.s_addr;
+    return one.sin_port == other.sin_port &&
+           (wanted == INADDR_ANY || wanted == one.sin_addr.s_addr);
+  }
+  if (local.ss_family != AF_INET6) return false;
+  const auto& one = reinterpret_cast<const sockaddr_in6&>(local);
+  const auto& other = reinterpret_cast<const sockaddr_in6&>(listener);
+  return one.sin6_port == other.sin6_port && (IN6_IS_ADDR_UNSPECIFIED(&other.sin6_addr) ||
+                                              IN6_ARE_ADDR_EQUAL(&one.sin6_addr, &other.sin6_addr));
+}
+
+bool is_connection_at(int fd, std::span<const sockaddr_storage> addresses) noexcept {
+  int type = 0;
+  socklen_t size = sizeof type;
+  if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return false;
+  const auto local = address_of(fd);
+  return local && !listens(fd) && std::ranges::any_of(addresses, [&](const sockaddr_storage& each) {
+           return is_at(*local, each);
+         });
 }
 
 /// This side has closed it, and the peer has acknowledged that, hence all before it.
@@ -115,14 +142,22 @@ void stop_listening(std::span<const int> sockets) noexcept {
   ::close(nowhere);
 }
 
-std::vector<int> hold_connections(std::uint16_t port) {
+std::vector<sockaddr_storage> addresses_of(std::span<const int> listeners) {
+  std::vector<sockaddr_storage> found;
+  for (const int fd : listeners) {
+    if (const auto address = address_of(fd)) found.push_back(*address);
+  }
+  return found;
+}
+
+std::vector<int> hold_connections(std::span<const sockaddr_storage> addresses) {
   std::vector<int> found = descriptors();
-  std::erase_if(found, [port](int fd) { return !is_connection_at(fd, port); });
+  std::erase_if(found, [&](int fd) { return !is_connection_at(fd, addresses); });
   std::vector<int> held;
   for (const int fd : found) {
     const int second = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (second < 0) continue;
-    if (is_connection_at(second, port)) {
+    if (is_connection_at(second, addresses)) {
       held.push_back(second);
     } else {
       ::close(second);  // the number was somebody else's by then
@@ -133,11 +168,14 @@ std::vector<int> hold_connections(std::uint16_t port) {
 
 void let_go(std::span<const int> connections, std::chrono::steady_clock::time_point deadline) {
   for (const int fd : connections) {
-    while (!has_delivered_all(fd) && std::chrono::steady_clock::now() < deadline) {
+    bool delivered = has_delivered_all(fd);
+    while (!delivered && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      delivered = has_delivered_all(fd);
     }
+    // What it has not read would have close() reset it even now. No more of it comes: it is shut.
     std::array<std::byte, 4096> unread;
-    while (::recv(fd, unread.data(), unread.size(), MSG_DONTWAIT) > 0) continue;
+    while (delivered && ::recv(fd, unread.data(), unread.size(), MSG_DONTWAIT) > 0) continue;
     ::close(fd);
   }
 }

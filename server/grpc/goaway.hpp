@@ -2,9 +2,9 @@
 #pragma once
 
 #include <grpcpp/grpcpp.h>
+#include <sys/socket.h>
 
 #include <chrono>
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -28,14 +28,19 @@ void send_goaways(grpc::Server& server) noexcept;
 /// numbers. (A filter that drops peers' packets instead is not for ordinary users on every kernel.)
 void stop_listening(std::span<const int> sockets) noexcept;
 
-/// Second descriptors of the connections that this process has accepted at a port, to be let go
-/// with let_go(); none without /proc or where descriptors are used up. When gRPC closes a
-/// connection before it has read all that came, the kernel resets it, and throws away answers that
-/// are on their way, but not while somebody else holds it.
-[[nodiscard]] std::vector<int> hold_connections(std::uint16_t port);
+/// The addresses of listening sockets, for hold_connections().
+[[nodiscard]] std::vector<sockaddr_storage> addresses_of(std::span<const int> listeners);
 
-/// Closes what hold_connections() gave, each as soon as its peer has all that was sent, at the
-/// latest at the deadline.
+/// Second descriptors of the connections that this process has accepted at these addresses, to be
+/// let go with let_go(); none without /proc or where descriptors are used up. When gRPC closes a
+/// connection before it has read what has come, the kernel resets it, and throws away answers that
+/// are on their way, but not while somebody else holds it. (A peer that sends more after that
+/// close, as while it takes a large answer, is reset all the same: gRPC shuts both directions
+/// down.)
+[[nodiscard]] std::vector<int> hold_connections(std::span<const sockaddr_storage> addresses);
+
+/// Closes what hold_connections() gave, each as soon as it is closed otherwise and its peer has all
+/// that was sent, at the latest at the deadline.
 void let_go(std::span<const int> connections, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace bwos::server

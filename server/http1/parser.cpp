@@ -400,7 +400,8 @@ void parser::take_body(const char* at, std::size_t length) {
 void parser::make_room(std::size_t bytes) {
   const std::size_t needed = gathered_.size() + bytes;
   if (needed <= gathered_.capacity()) return;
-  gathered_.reserve(needed + std::min<std::size_t>(content_length, body_bytes_ahead));
+  gathered_.reserve(std::max(needed + std::min<std::size_t>(content_length, body_bytes_ahead),
+                             2 * gathered_.capacity()));
 }
 
 /// Copies the parts so far out of the input.

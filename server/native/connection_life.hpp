@@ -73,7 +73,7 @@ class connection : public connection_base<Sockets> {
 
  private:
   next feed(std::span<const std::byte> bytes);
-  next flush();
+  next flush(http1::byte_buffer& output);
   void count_bytes(const sent& what) const;
   void set_deadline() noexcept;
 
@@ -100,7 +100,7 @@ next connection<Sockets>::take(const received& got) {
   unheard_turns_ = 0;
   if (got.error == std::errc::operation_canceled || got.error == std::errc::timed_out) {
     peer_.look(clock::now());
-    return flush();
+    return flush(this_output());
   }
   if (got.error || got.end()) return next::close;
   return feed(got.bytes);
@@ -115,7 +115,7 @@ next connection<Sockets>::go_on() {
     socket_.deadline(deadline_);
     return next::receive;
   }
-  return flush();
+  return flush(this_output());
 }
 
 template <class Sockets>
@@ -123,16 +123,22 @@ next connection<Sockets>::feed(std::span<const std::byte> bytes) {
   metrics::slot& counters = shared_.metrics.here();
   counters.count(metrics::grpc::read_batches);
   if (http_ != nullptr) counters.received(bytes.size());
-  peer_.feed(bytes, clock::now());
-  return base::be_fair(bytes.size(), flush());
+  const clock::time_point now = clock::now();
+  const std::size_t size = bytes.size();
+  http1::byte_buffer& output = this_output();
+  for (; bytes.size() > batch_bytes_max; bytes = bytes.subspan(batch_bytes_max)) {
+    peer_.feed(bytes.first(batch_bytes_max), now);
+    static_cast<void>(peer_.pull(output));  // flush() pulls what it left
+  }
+  peer_.feed(bytes, now);
+  return base::be_fair(size, flush(output));
 }
 
-/// Sends what there is, as far as that goes without waiting.
+/// Sends what `output` has and what there is to pull, as far as that goes without waiting.
 template <class Sockets>
-next connection<Sockets>::flush() {
+next connection<Sockets>::flush(http1::byte_buffer& output) {
   bool more = true;
   for (int i = 0; more && i < sends_max; ++i) {
-    http1::byte_buffer& output = this_output();
     more = peer_.pull(output);
     if (output.empty()) break;
     shared_.metrics.here().count(metrics::grpc::sends);  // before anybody can have the bytes
@@ -143,6 +149,7 @@ next connection<Sockets>::flush() {
       unsent_.assign(output.view().substr(taken.bytes));
       return next::go_on;
     }
+    output.clear(output_bytes_kept);
   }
   if (more) return next::go_on;
   set_deadline();

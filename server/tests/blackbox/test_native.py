@@ -11,14 +11,14 @@ import tempfile
 import time
 import unittest
 
-from harness import Server
+from harness import FLAGS, Server
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 
 # Nothing of a batch is handed on: no other worker is idle, and calls are not long because the machine is busy.
-IN_ONE_PIECE = "--workers", "1", "--lane-threshold-us", "0"
+IN_ONE_PIECE = ["--workers", "1", *([] if "asio-pool" in FLAGS else ["--lane-threshold-us", "0"])]
 
 
 def frame(kind, flags, stream, payload=b""):
@@ -105,6 +105,16 @@ class Native(unittest.TestCase):
         batches = after["bwos_grpc_read_batches_total"] - before["bwos_grpc_read_batches_total"]
         self.assertLessEqual(sends, batches)
         self.assertLessEqual(batches, 10)  # which depends on how it arrives
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_burst_of_pings_in_one_receive_is_acknowledged(self):
+        server = self.serve("--h2-ping-strikes-max", "0")
+        peer = Peer(server)
+        self.addCleanup(peer.close)
+        peer.until(SETTINGS)
+        peer.send(frame(PING, 0, 0, b"12345678") * 5000)
+        for _ in range(5000):
+            self.assertEqual(peer.until(PING), b"12345678")
         self.assertEqual(server.stop(), 0)
 
     def test_ten_connections_with_a_hundred_streams_get_one_send_a_batch(self):

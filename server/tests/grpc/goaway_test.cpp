@@ -11,8 +11,8 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdint>
 #include <future>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,7 +34,7 @@ class connection {
     EXPECT_EQ(::bind(listener, any, size), 0);
     EXPECT_EQ(::listen(listener, 1), 0);
     EXPECT_EQ(::getsockname(listener, any, &size), 0);
-    port = ntohs(address.sin_port);
+    addresses = addresses_of(std::span(&listener, 1));
     const int small = 4096;
     ::setsockopt(peer, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     const int large = 1 << 20;
@@ -76,7 +76,7 @@ class connection {
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int peer = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   int accepted = -1;
-  std::uint16_t port = 0;
+  std::vector<sockaddr_storage> addresses;
 };
 
 TEST(goaway, without_a_hold_a_reset_throws_answers_away) {
@@ -89,7 +89,7 @@ TEST(goaway, without_a_hold_a_reset_throws_answers_away) {
 
 TEST(goaway, what_was_sent_on_a_held_connection_arrives) {
   const connection held;
-  const std::vector<int> seconds = hold_connections(held.port);
+  const std::vector<int> seconds = hold_connections(held.addresses);
   ASSERT_EQ(seconds.size(), 1U) << "neither the listener nor the peer's end";
   held.answer_and_close();
   auto gone = std::async(std::launch::async, [&] { let_go(seconds, steady_clock::now() + 1h); });
@@ -98,17 +98,30 @@ TEST(goaway, what_was_sent_on_a_held_connection_arrives) {
   EXPECT_EQ(held.arrived(error), held.answer.size());
   EXPECT_EQ(error, 0);
   gone.get();
-  EXPECT_TRUE(hold_connections(held.port).empty());
+  EXPECT_TRUE(hold_connections(held.addresses).empty());
+}
+
+TEST(goaway, connections_at_another_address_of_the_same_port_are_not_held) {
+  const connection theirs;
+  std::vector<sockaddr_storage> addresses = theirs.addresses;
+  auto& address = reinterpret_cast<sockaddr_in&>(addresses.at(0));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+  EXPECT_TRUE(hold_connections(addresses).empty());
+  address.sin_addr.s_addr = INADDR_ANY;
+  const std::vector<int> seconds = hold_connections(addresses);
+  EXPECT_EQ(seconds.size(), 1U);
+  let_go(seconds, steady_clock::now());
+  ::close(theirs.accepted);
 }
 
 TEST(goaway, a_peer_that_does_not_read_is_waited_for_until_the_deadline) {
   const connection held;
-  const std::vector<int> seconds = hold_connections(held.port);
+  const std::vector<int> seconds = hold_connections(held.addresses);
   held.answer_and_close();
   const auto begun = steady_clock::now();
   let_go(seconds, begun + 50ms);
   EXPECT_GE(steady_clock::now() - begun, 50ms);
-  EXPECT_TRUE(hold_connections(held.port).empty());
+  EXPECT_TRUE(hold_connections(held.addresses).empty());
 }
 
 }  // namespace
