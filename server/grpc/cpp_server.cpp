@@ -377,7 +377,7 @@ void grpc_server::shutdown(steady_clock::time_point deadline) {
   for (const auto& queue : core_->queues) queue->Shutdown();
   for (std::thread& poller : core_->pollers) poller.join();
   core_->pollers.clear();
-  // 5. Its last answers arrive.
+  // 5. Its last answers arrive, as far as hold_connections() can see to that.
   let_go(core_->connections, std::min(deadline, steady_clock::now() + other_streams_grace));
 }
 

@@ -61,9 +61,8 @@ struct options {
   /// Each time wakes a worker.
   std::chrono::milliseconds queue_age_interval{0};
   /// epoll, and io_uring where its buffers are used up: bytes that one receive takes from a socket
-  /// at most, into the buffer that each worker has for it, 1 KiB to 1 MiB. Measured with HTTP
-  /// bodies of 64 KiB: what comes in one piece need not be gathered, 32 us of CPU a request instead
-  /// of 48 with 16 KiB.
+  /// at most, into the buffer that each worker has for it, 1 KiB to 1 MiB. What comes in one piece
+  /// need not be gathered (loadtest/plans/bodies.toml).
   std::size_t receive_bytes = 128 * 1024;
   /// io_uring: bytes of a provided buffer, which one receive fills at most, 1 KiB to 1 MiB.
   std::size_t ring_buffer_bytes = 16 * 1024;
