@@ -82,7 +82,9 @@ class PeerTest(unittest.TestCase):
         child.wait(20)
         with self.assertRaises(ProcessLookupError):
             os.killpg(child.pid, 0)
-        self.assertEqual(list(self.folder.iterdir()), [])
+        # TSan itself makes and unlinks a tsan.rodata.PID before main(), where no handler can be yet.
+        left = [path for path in self.folder.iterdir() if not path.name.startswith("tsan.rodata.")]
+        self.assertEqual(left, [])
 
 
 class Flags(PeerTest):
