@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract on every reactor, and the choice between them.
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <array>
-#include <cstddef>
 #include <iostream>
 #include <map>
 
 #include "contract_reactor.hpp"
 #include "contract_reactor_limits.hpp"
+#include "forbidden_call.hpp"
 #include "reactor/factory.hpp"
 
 namespace bwos::test {
@@ -38,19 +35,6 @@ int kernel_refusal() {
   if (fd < 0) return errno;
   ::close(static_cast<int>(fd));
   return 0;
-}
-
-/// From now on io_uring_setup fails in this process.
-bool forbid_io_uring() {
-  std::array<sock_filter, 4> program{{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  const sock_fprog filter{.len = program.size(), .filter = program.data()};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
 /// Runs `check` in a child process: 0 where it holds.
@@ -79,7 +63,7 @@ TEST(reactor_choice, io_uring_refused_by_the_kernel_is_epoll_with_the_errno) {
   if (!probe_uring().usable) GTEST_SKIP() << "io_uring is not usable: " << probe_uring().why;
   EXPECT_EQ(choose_reactor(reactor_kind::io_uring).kind, reactor_kind::io_uring);
   EXPECT_EQ(in_child([] {
-              if (!forbid_io_uring()) return false;
+              if (!forbid_call(SYS_io_uring_setup)) return false;
               const reactor_choice asked = choose_reactor(reactor_kind::io_uring);
               const reactor_choice automatic = choose_reactor(reactor_kind::automatic);
               return asked.kind == reactor_kind::epoll && asked.refused &&

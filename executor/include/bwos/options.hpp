@@ -43,7 +43,7 @@ struct options {
   unsigned reactor_threads = 0;
   steal_kind steal = steal_kind::random;
   /// Pin worker i to the i-th CPU of the affinity mask, modulo their number. Right when the machine
-  /// is the pool's alone.
+  /// is the pool's alone. Where the kernel refuses, pool's constructor throws std::system_error.
   bool pin = false;
   /// Entries taken by one steal, 1 to 64 (measured: 4 to 64 alike).
   unsigned steal_batch = 16;

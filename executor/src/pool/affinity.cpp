@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <bwos/options.hpp>
+#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 namespace bwos {
 namespace {
@@ -41,18 +43,19 @@ double cgroup_cpus() {
 
 }  // namespace
 
-void pin_thread(pthread_t thread, unsigned index) noexcept {
+void pin_thread(pthread_t thread, unsigned index) {
   cpu_set_t mask;
   const unsigned cpus = cpus_allowed(mask);
-  if (cpus == 0) return;
+  if (cpus == 0) throw std::system_error(errno, std::generic_category(), "options.pin: which CPUs");
   unsigned skip = index % cpus;
-  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &mask) || skip-- != 0) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    ::pthread_setaffinity_np(thread, sizeof one, &one);
-    return;
+  std::size_t cpu = 0;
+  while (!CPU_ISSET(cpu, &mask) || skip-- != 0) ++cpu;  // ends: `cpus` are set
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  if (const int error = ::pthread_setaffinity_np(thread, sizeof one, &one); error != 0) {
+    throw std::system_error(error, std::generic_category(),
+                            "options.pin: a worker to CPU " + std::to_string(cpu));
   }
 }
 

@@ -6,6 +6,7 @@
 namespace bwos {
 
 /// Pins `thread` to the `index`-th CPU of the calling thread's affinity mask, modulo their number.
-void pin_thread(pthread_t thread, unsigned index) noexcept;
+/// Throws std::system_error where the kernel refuses (a seccomp filter, a cpuset that shrank).
+void pin_thread(pthread_t thread, unsigned index);
 
 }  // namespace bwos
