@@ -475,7 +475,8 @@ run() {
   chmod 755 "$BWOS_CHECK_WORK"
   for name in "$@"; do try "$name"; done
   cat <<'NOT_RUN'
-not run: the containers of compose.yaml, and the dashboard in Grafana (their images come from a registry)
+not run: the containers of compose.yaml, and the dashboard in Grafana (their images come from a registry); without
+         Docker's compose plugin the file was held against its schema
 not run: the manifests in a cluster (needs one); the unit under systemd (needs one as the first process)
 NOT_RUN
   ((${#results[@]} == 0))

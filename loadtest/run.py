@@ -3,6 +3,7 @@
 """Measures the server beside its peers, on this machine or on two, and compares them round by round."""
 
 import argparse
+import math
 import os
 import shlex
 import shutil
@@ -26,12 +27,13 @@ from lib.servers import missing_program, missing_variant  # noqa: E402
 # What the command line may say otherwise than the plan; kept in machine.json, so that --resume does the same.
 # And where it runs.
 PLACES = ("server", "client", "ssh", "server_address", "netns", "delay", "installed")
+INTERRUPTED = 130  # exit status, as a shell's
 OVERRIDES = ("only", "rounds", "rounds_max", "seconds", "rates", "realtime", "seed")
 
 
 def _at_least(least: int):
     def convert(text: str) -> int:
-        if not text.isdigit() or int(text) < least:
+        if not (text.isascii() and text.isdigit()) or int(text) < least:
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
         return int(text)
 
@@ -43,9 +45,25 @@ def _rates(text: str) -> list[float]:
         rates = [float(part) for part in text.split(",")]
     except ValueError:
         rates = [0.0]
-    if min(rates) <= 0:
+    if not all(0 < rate < math.inf for rate in rates):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of rates such as 28000,40000")
     return rates
+
+
+def _priority(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > 99:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 99")
+    return int(text)
+
+
+def _command(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a command: {error}") from error
+    if not words:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a command")
+    return text
 
 
 def _delay(text: str) -> float:
@@ -74,7 +92,8 @@ def parse_arguments(kept: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__,
         usage="%(prog)s PLAN [--out DIR] [...]\n       %(prog)s --resume FOLDER\n       %(prog)s --list",
-        epilog=f"plans in loadtest/plans, and how long they take at most:\n{kept}",
+        epilog="exit status: 0 all was measured; 1 something could not be, which is named; 2 a bad flag; 130 interrupted"
+        f"\n\nplans in loadtest/plans, and how long they take at most:\n{kept}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
@@ -91,8 +110,8 @@ def parse_arguments(kept: str) -> argparse.Namespace:
     add("--client", metavar="USER@HOST", help="of the load tools: wrk, ghz and h2load must be installed there")
     add("--server-address", metavar="ADDR",
         help="at which servers listen and are reached; default: where ssh reached that host")  # fmt: skip
-    add("--ssh", metavar="COMMAND", help="default ssh; or as: --ssh 'ssh -p 2222'")
-    add("--netns", action="store_true", help="two network namespaces on this machine, with a wire between them; root")
+    add("--ssh", type=_command, metavar="COMMAND", help="default ssh; or as: --ssh 'ssh -p 2222'")
+    add("--netns", action="store_true", default=None, help="two network namespaces on this machine, with a wire between them; root")
     add("--delay", type=_delay, metavar="MS", help="of what each end of that wire sends, by netem; default 0")
     add("--installed", action="store_true", default=None,
         help="run the bwos-server that is installed there, from PATH; peers and bwos-load come from the build")  # fmt: skip
@@ -103,7 +122,7 @@ def parse_arguments(kept: str) -> argparse.Namespace:
     add("--rounds-max", type=_at_least(1), metavar="N", help="while an interval is too wide, add rounds up to this")
     add("--seconds", type=_at_least(1), metavar="N", help="of each run")
     add("--rates", type=_rates, metavar="R,...", help="of the cells that have `busy`, in their order; no calibration")
-    add("--realtime", type=int, choices=range(100), metavar="0..99",
+    add("--realtime", type=_priority, metavar="0..99",
         help="SCHED_FIFO priority of the open-loop client; 0: none; default 10")  # fmt: skip
     add("--seed", type=_at_least(0), metavar="N", help="of the order of runs; default 1")
     arguments = parser.parse_args()
@@ -111,15 +130,16 @@ def parse_arguments(kept: str) -> argparse.Namespace:
         parser.error("it takes a plan, or --resume FOLDER, or --list")
     if arguments.resume:
         for name in ("out", *OVERRIDES, *PLACES):
-            if getattr(arguments, name):
+            if getattr(arguments, name) is not None:
                 flag = "--" + name.replace("_", "-")
                 parser.error(f"--resume goes on as the run was begun: {flag} has no place beside it")
     if arguments.netns and (arguments.server or arguments.client):
         parser.error("--netns makes two hosts of this machine: --server and --client have no place beside it")
     if arguments.delay and not arguments.netns:
         parser.error("--delay is of the wire that --netns makes")
-    if arguments.server_address and not (arguments.server or arguments.client):
-        parser.error("--server-address is for servers that another host reaches: with --server or --client")
+    for name in ("server_address", "ssh"):
+        if getattr(arguments, name) and not (arguments.server or arguments.client):
+            parser.error(f"--{name.replace('_', '-')} is of the way to another host: with --server or --client")
     arguments.build_dir = arguments.build_dir.resolve()
     return arguments
 
@@ -164,12 +184,20 @@ def missing(cell: Cell, build_dir: Path, on: Hosts) -> str | None:
     return why or hosts.too_many(on, cell.connections)
 
 
-def available(scenario: Scenario, overrides: dict, installed: bool, build_dir: Path, on: Hosts) -> Scenario:
-    """The scenario without what cannot run there, each left out by name; Failed when nothing is left."""
+def available(
+    scenario: Scenario, overrides: dict, installed: bool, build_dir: Path, on: Hosts
+) -> tuple[Scenario, list[str]]:
+    """The scenario without what cannot run there, and what that is, and why; Failed when nothing is left."""
+    left_out = []
+
+    def leave_out(name: str, why: str) -> None:
+        left_out.append(f"{name}: {why}")
+        progress(f"{scenario.name}: left out: {left_out[-1]}")
+
     cells = []
     for cell in scenario.cells:
         if why := missing(cell, build_dir, on):
-            progress(f"{scenario.name}: left out: {cell.name}: {why}")
+            leave_out(cell.name, why)
         else:
             cells.append(cell)
     if not cells:
@@ -183,7 +211,7 @@ def available(scenario: Scenario, overrides: dict, installed: bool, build_dir: P
             continue
         variant = replace(variant, installed=installed and variant.program == "bwos-server")
         if why := missing_variant(on.server, build_dir, variant):
-            progress(f"{scenario.name}: left out: {variant.name}: {why}")
+            leave_out(variant.name, why)
         else:
             kept.append(variant)
     if not kept:
@@ -194,7 +222,7 @@ def available(scenario: Scenario, overrides: dict, installed: bool, build_dir: P
     for note in hosts.short_queues(on, max(cell.connections for cell in cells)):
         progress(f"note: {note}")
     baseline = scenario.baseline if scenario.baseline in names else None
-    return replace(scenario, variants=tuple(kept), cells=tuple(cells), baseline=baseline)
+    return replace(scenario, variants=tuple(kept), cells=tuple(cells), baseline=baseline), left_out
 
 
 def new_folder(out: Path | None, name: str) -> Path:
@@ -220,17 +248,18 @@ def new_folder(out: Path | None, name: str) -> Path:
     raise Failed(f"no free name for {base} in {results}")
 
 
-def begin(arguments: argparse.Namespace, on: Hosts) -> bool:
+def begin(arguments: argparse.Namespace, on: Hosts) -> int:
     overrides = {name: getattr(arguments, name) for name in OVERRIDES}
     build_dir = arguments.build_dir
     plan = plans.load(arguments.plan, on.cpus)
-    scenario = available(overridden(plan, overrides), overrides, bool(arguments.installed), build_dir, on)
+    scenario, left_out = available(overridden(plan, overrides), overrides, bool(arguments.installed), build_dir, on)
     folder = new_folder(arguments.out, scenario.name)
     copy = folder / f"{scenario.name}.toml"
     shutil.copyfile(arguments.plan, copy)
     facts = report.machine(build_dir, on)
     facts |= {
         "scenario": asdict(scenario),
+        "left_out": left_out,
         "overrides": overrides,
         "places": {name: value for name in PLACES if (value := getattr(arguments, name))},
         "commands": {each.name: each.command(build_dir, on.address) for each in scenario.variants},
@@ -240,12 +269,12 @@ def begin(arguments: argparse.Namespace, on: Hosts) -> bool:
     return carry_out(scenario, facts, folder, build_dir, on)
 
 
-def go_on(folder: Path, facts: dict, build_dir: Path, on: Hosts) -> bool:
+def go_on(folder: Path, facts: dict, build_dir: Path, on: Hosts) -> int:
     name = facts["scenario"]["name"]
     copy = folder / f"{name}.toml"
     scenario = overridden(plans.load(copy, on.cpus), facts["overrides"])
     installed = bool(facts.get("places", {}).get("installed"))
-    scenario = available(scenario, facts["overrides"], installed, build_dir, on)
+    scenario, _ = available(scenario, facts["overrides"], installed, build_dir, on)
     now = report.machine(build_dir, on)
     resume.check(folder, facts, scenario, resume.fingerprint(scenario, copy, build_dir, on, now))
     facts.setdefault("resumed", []).append({key: now[key] for key in ("utc", "commit", "load_before")})
@@ -255,8 +284,8 @@ def go_on(folder: Path, facts: dict, build_dir: Path, on: Hosts) -> bool:
     return carry_out(replace(scenario, cells=cells), facts, folder, build_dir, on)
 
 
-def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path, on: Hosts) -> bool:
-    """False when it was interrupted; what was measured until then is reported."""
+def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path, on: Hosts) -> int:
+    """The exit status. When it is interrupted, what was measured until then is reported."""
     overrides = {key: value for key, value in facts["overrides"].items() if value is not None}
     settings = Settings(build_dir, on, overrides.get("realtime", 10), overrides.get("seed", 1))
     measurement = Measurement(scenario, settings, folder)
@@ -279,12 +308,16 @@ def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path, on
             (folder / "report.txt").write_text(text)
             progress("\n" + text + "\n" + page.write_after_run(folder))
         progress(f"kept in {folder}\n")
-    if finished:
-        measurement.pack()
-        facts["finished"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        report.write_json(folder / "machine.json", facts)
-        shutil.rmtree(folder / "raw")  # only now: one that is not finished goes on with it
-    return finished
+    if not finished:
+        return INTERRUPTED
+    measurement.pack()
+    facts["finished"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    report.write_json(folder / "machine.json", facts)
+    shutil.rmtree(folder / "raw")  # only now: one that is not finished goes on with it
+    failed = sum(bool(each.get("failed")) for each in measurement.records)
+    if failed:
+        print(f"error: {failed} of {len(measurement.records)} measurements failed: see \"left out\" above", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def interrupt(*_) -> None:
@@ -305,15 +338,15 @@ def main() -> int:
         if arguments.plan:
             plans.load(arguments.plan, cpus)  # what is wrong in it is told before anything starts
             with hosts_at(vars(arguments)) as on:
-                return 0 if begin(arguments, on) else 130
+                return begin(arguments, on)
         facts = resume.facts_of(arguments.resume)
         with hosts_at(facts.get("places", {})) as on:
-            return 0 if go_on(arguments.resume, facts, arguments.build_dir, on) else 130
+            return go_on(arguments.resume, facts, arguments.build_dir, on)
     except (Failed, Lost) as why:
         print(f"error: {why}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

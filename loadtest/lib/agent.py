@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import resource
 import select
 import shutil
@@ -126,6 +127,13 @@ def version(*command: str) -> str:
     return (done.stdout or done.stderr).strip().partition("\n")[0]
 
 
+def go_module_version(program: str, module: str) -> str:
+    """As the linker wrote it into a Go program: `ghz --version` says "dev" of one that was built from its source."""
+    path = shutil.which(program)
+    found = re.search(rf"\nmod\t{re.escape(module)}\t(\S+)".encode(), Path(path).read_bytes()) if path else None
+    return found[1].decode() if found else ""
+
+
 def raise_descriptor_limit() -> None:
     """Children inherit it."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -225,7 +233,8 @@ class Agent:
                 "python": platform.python_version(),
                 "wrk": version("wrk", "-v"),
                 "h2load": version("h2load", "--version"),
-                "ghz": version("ghz", "--version"),
+                "ghz": go_module_version("ghz", "github.com/bojand/ghz"),
+                "nginx": version("nginx", "-v"),
             },
             "ssh": os.environ.get("SSH_CONNECTION", ""),
         }
@@ -338,7 +347,7 @@ def interrupted(*_) -> None:
 def main(home: str) -> None:
     for each in SIGNALS:
         signal.signal(each, interrupted)
-    # Where `go install` puts ghz.
-    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + f":{Path.home() / 'go' / 'bin'}"
+    # Where Debian puts nginx, and `go install` ghz.
+    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + f":/usr/sbin:{Path.home() / 'go' / 'bin'}"
     raise_descriptor_limit()
     Agent(home).serve()

@@ -26,6 +26,8 @@ ANSWER_S = 30  # for what takes no time
 HEARTBEAT_S = 5  # an agent that hears nothing for agent.SILENCE_S ends
 SPARE = 200  # descriptors beside those of the connections
 QUEUE = 4096  # of connections that nobody has accepted yet: the server's --backlog
+# A namespace begins with the kernel's own, whatever its machine is set to.
+QUEUES = ("/proc/sys/net/core/somaxconn", "/proc/sys/net/ipv4/tcp_max_syn_backlog")
 # RFC 2544, appendix C.2.2: for benchmarks.
 SERVER_ADDRESS, CLIENT_ADDRESS = "198.18.0.1", "198.18.0.2"
 LOST_S = 120  # how long a lost host is waited for
@@ -287,6 +289,8 @@ def in_namespaces(delay_ms: float):
     try:
         for name in (server, client):
             _ip("netns", "add", name)
+            for file in QUEUES:
+                _ip("netns", "exec", name, "sh", "-c", f"echo {QUEUE} > {file}")
         _ip("link", "add", "wire", "netns", server, "type", "veth", "peer", "name", "wire", "netns", client)
         for name, address in ((server, SERVER_ADDRESS), (client, CLIENT_ADDRESS)):
             _ip("-n", name, "address", "add", f"{address}/30", "dev", "wire")

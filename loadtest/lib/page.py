@@ -125,7 +125,7 @@ def _as_text(value) -> str:
 
 
 def _machine_section(run: Run) -> str:
-    facts = {key: value for key, value in run.facts.items() if key not in ("scenario", "commands", "command")}
+    facts = {key: value for key, value in run.facts.items() if key not in ("scenario", "commands", "command", "left_out")}
     for key in ("governor", "mitigations"):
         facts.setdefault(key, "not recorded")
     rows = [["", ""]] + [[key.replace("_", " "), _as_text(value)] for key, value in facts.items()]
@@ -176,7 +176,7 @@ def render(run: Run, pictures: list[figures.Picture], ratios: list[list], missin
             [*what, f"{of.median:.3f}", f"[{of.low:.3f}, {of.high:.3f}]", str(of.count)] for *what, of, _ in ratios
         ]
         parts.append(f"<details><summary>All ratios (ratios.csv)</summary>\n{_table(rows)}</details>\n")
-    left_out = report.left_out(run.records)
+    left_out = [*run.facts.get("left_out", ()), *report.left_out(run.records)]
     if left_out:
         parts.append("<h2>Left out</h2>\n<ul>" + "".join(f"<li>{escape(line)}</li>\n" for line in left_out) + "</ul>\n")
     parts.append(_machine_section(run))

@@ -154,30 +154,44 @@ def text(scenario: Scenario, records: list[dict]) -> str:
 
 
 def _output(*command: str) -> str:
+    """Nothing, where it cannot run or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=False)
     except OSError:
         return ""
-    return (done.stdout or done.stderr).strip()
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _cmake_cache(build_dir: Path) -> dict:
-    wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "BWOS_SANITIZE")
     try:
         lines = (build_dir / "CMakeCache.txt").read_text().splitlines()
     except OSError:
         return {}
-    found = {line.partition(":")[0]: line.partition("=")[2] for line in lines}
-    return {name: found[name] for name in wanted if name in found}
+    return {line.partition(":")[0]: line.partition("=")[2] for line in lines}
+
+
+def _built_with(cache: dict) -> dict:
+    """Versions of what built servers and peers, and of the libraries in them; empty of what is not here."""
+    cargo = cache.get("CARGO", "")
+    asked = {
+        "compiler": [cache.get("CMAKE_CXX_COMPILER", ""), "--version"],
+        "rustc": [cargo.removesuffix("cargo") + "rustc" if cargo.endswith("cargo") else "", "--version"],
+        "go": [cache.get("GO", ""), "version"],
+    }
+    asked |= {name: ["pkg-config", "--modversion", name] for name in ("grpc++", "libnghttp2", "liburing")}
+    return {name: _output(*command).partition("\n")[0] if command[0] else "" for name, command in asked.items()}
 
 
 def machine(build_dir: Path, hosts: Hosts) -> dict:
+    cache = _cmake_cache(build_dir)
+    wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "BWOS_SANITIZE")
     return {
         "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "commit": _output("git", "rev-parse", "HEAD").splitlines()[-1:],
         "uncommitted_changes": bool(_output("git", "status", "--porcelain", "--untracked-files=no")),
-        "build": _cmake_cache(build_dir),
+        "build": {name: cache[name] for name in wanted if name in cache},
+        "built_with": _built_with(cache),
     } | hosts.facts()
 
 

@@ -14,7 +14,7 @@ PROTO = "proto/helloworld.proto"
 HINTS = {
     "wrk": "apt-get install wrk",
     "h2load": "apt-get install nghttp2-client",
-    "ghz": "go install github.com/bojand/ghz/cmd/ghz@v0.121.0 (needs Go 1.22 or newer)",
+    "ghz": "go install github.com/bojand/ghz/cmd/ghz@v0.121.0 (needs Go 1.23 or newer)",
 }
 UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6, "m": 60e6, "h": 3600e6}
 
@@ -109,6 +109,7 @@ def parse_wrk(output: str) -> dict:
     refused = re.search(r"Non-2xx or 3xx responses: (\d+)", output)
     errors = sum(map(int, sockets.groups())) if sockets else 0
     return {
+        "took_s": seconds,
         "requests": int(total[1]),
         "requests_per_s": int(total[1]) / seconds,
         "p50_us": latencies.get("50"),

@@ -2,6 +2,7 @@
 """run.py against the peers that this build made: that it works, not how fast they are."""
 
 import csv
+import html
 import json
 import os
 import re
@@ -290,6 +291,24 @@ class Run(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertRegex(done.stderr, "^error: .*wrong.toml: cells.1. 'echo128-c64': unknown key 'boddy'; there are name,")
         self.assertEqual(list(self.out.iterdir()), [])
+
+    @unittest.skipUnless(shutil.which("wrk"), "wrk is not installed")
+    def test_a_server_that_never_starts_is_an_exit_status(self):
+        broken = self.out / "broken"
+        (broken / "server").mkdir(parents=True)
+        (broken / "server" / "bwos-server").write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
+        (broken / "server" / "bwos-server").chmod(0o755)
+        done = subprocess.run([sys.executable, str(RUN), "--build-dir", str(broken), "--out", str(self.out / "results"),
+                               "--rounds", "1", "--seconds", "1", plan("pipelined")],
+                              capture_output=True, text=True, timeout=110, check=False)  # fmt: skip
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, r"(?m)^error: (\d+) of \1 measurements failed: see \"left out\" above$")
+        facts = json.loads((self.out / "results" / "machine.json").read_text())
+        page = (self.out / "results" / "report.html").read_text()
+        self.assertTrue(facts["left_out"])  # the peers
+        for line in facts["left_out"]:
+            self.assertIn(f"<li>{html.escape(line)}</li>", page)
+        self.assertIn("broken", page)
 
     def test_what_is_missing_is_left_out_by_name(self):
         empty = self.out / "empty"

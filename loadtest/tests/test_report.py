@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import tempfile
 import unittest
 from dataclasses import replace
+from pathlib import Path
 
-from lib import report
+from lib import hosts, report
 from lib.scenario import Cell, Scenario, Target
 from lib.servers import Variant
 
@@ -58,6 +60,20 @@ class Tables(unittest.TestCase):
 
     def test_a_target_without_figures_is_not_measured(self):
         self.assertEqual(report.target_table(SCENARIO, []).count("not measured"), 2)
+
+    def test_what_built_it_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tool = Path(folder) / "cc"
+            tool.write_text("#!/bin/sh\necho cc 12.3\necho more\n")
+            tool.chmod(0o755)
+            (Path(folder) / "CMakeCache.txt").write_text(
+                f"CMAKE_CXX_COMPILER:FILEPATH={tool}\nGO:FILEPATH=GO-NOTFOUND\nCMAKE_BUILD_TYPE:STRING=Release\n"
+            )
+            with hosts.local() as on:
+                facts = report.machine(Path(folder), on)
+        self.assertEqual({name: facts["built_with"][name] for name in ("compiler", "rustc", "go")},
+                         {"compiler": "cc 12.3", "rustc": "", "go": ""})  # fmt: skip
+        self.assertEqual(facts["build"]["CMAKE_BUILD_TYPE"], "Release")
 
     def test_runs_left_out_are_named(self):
         records = [record(1, "ours", 5.0, errors=7), record(1, "floor", 5.0)]

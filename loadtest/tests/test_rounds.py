@@ -272,8 +272,8 @@ class TimeLeft(unittest.TestCase):
 
 
 class Warmup(unittest.TestCase):
-    def commands(self, cell: Cell) -> list[list[str]]:
-        output = (Path(__file__).parent / "recorded" / "wrk_plaintext.txt").read_text()
+    def commands(self, cell: Cell, took: str = "2.02s") -> list[list[str]]:
+        output = (Path(__file__).parent / "recorded" / "wrk_plaintext.txt").read_text().replace("2.02s", took)
         used = dict.fromkeys(("cpu_s", "user_s", "system_s", "voluntary", "involuntary", "rss_kib"), 1)
         run = rounds.Run(output, 1.0, used, 1.0, {}, {})
         with tempfile.TemporaryDirectory() as folder:
@@ -286,6 +286,11 @@ class Warmup(unittest.TestCase):
     def test_wrk_runs_twice(self):
         self.assertEqual([command[3] for command in self.commands(Cell("c", warmup=2))], ["-d2s", "-d3s"])
         self.assertEqual([command[3] for command in self.commands(Cell("c", seconds=7))], ["-d7s"])
+
+    def test_wrk_that_ends_late_gave_no_figure(self):
+        self.commands(Cell("c", seconds=2), took="2.99s")
+        with self.assertRaisesRegex(Failed, "wrk took 3.1 s instead of 2: its connections came late; give it longer"):
+            self.commands(Cell("c", seconds=2), took="3.06s")
 
 
 if __name__ == "__main__":
