@@ -44,8 +44,11 @@ class Run:
         for record in self.records:
             self._of.setdefault((record["cell"], record["variant"]), []).append(record)
 
+    def by_round(self, cell: str, variant: str, metric: str) -> dict[int, float]:
+        return stats.by_round(self._of.get((cell, variant), []), cell, variant, metric)
+
     def values(self, cell: str, variant: str, metric: str) -> list[float]:
-        return list(stats.by_round(self._of.get((cell, variant), []), cell, variant, metric).values())
+        return list(self.by_round(cell, variant, metric).values())
 
     def ratios(self, cell: str, variant: str, versus: str, metric: str) -> list[float]:
         records = self._of.get((cell, variant), []) + self._of.get((cell, versus), [])

@@ -7,7 +7,7 @@ import math
 import operator
 import random
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 RESAMPLES = 2000
 SEED = 20230710  # any; fixed, so that a report can be made again from its CSV
@@ -66,34 +66,99 @@ def ratios(
     return [compare(ours[number], theirs[number]) for number in sorted(ours) if theirs.get(number)]
 
 
-EXACT_MAX = 40  # values in both samples, up to which the rank test counts all ways to divide them: milliseconds
+EXACT_MAX = 40  # values in all samples, up to which the rank tests count all ways to divide them: milliseconds
+
+
+def _rank_sums(n: int, ranks: list[int]) -> dict[int, int]:
+    """The sums that any n of these ranks can have, and how many ways each."""
+    ways: list[dict[int, int]] = [{0: 1}] + [{} for _ in range(n)]  # of each count of ranks
+    for rank in ranks:
+        for count in range(n, 0, -1):
+            for total, number in ways[count - 1].items():
+                ways[count][total + rank] = ways[count].get(total + rank, 0) + number
+    return ways[n]
+
+
+def van_elteren(strata: list[tuple[list[float], list[float]]]) -> tuple[float, float]:
+    """The rank test of two samples in several strata at once (van Elteren, 1960): the rank sums of each stratum's
+    second sample, less what is expected, divided by the stratum's size plus one and added. Its sign says whether the
+    second samples are the larger ones; and the two-sided p: how often values that are independent and, within a
+    stratum, of one source, whatever its distribution, have sums as far off. Exact over all divisions of the ranks
+    within each stratum, ties sharing their mean rank; with many values the normal approximation, corrected for ties
+    and continuity: such a sum is bounded, so that its tails are the lighter ones."""
+    strata = [(ours, theirs) for ours, theirs in strata if ours and theirs]
+    scale = math.lcm(*(len(ours) + len(theirs) + 1 for ours, theirs in strata))
+    off, variance, step, divisions = 0, 0.0, 0, 1
+    sums, exact = {0: 1}, sum(len(ours) + len(theirs) for ours, theirs in strata) <= EXACT_MAX
+    for ours, theirs in strata:
+        n, m, both = len(theirs), len(ours), sorted([*ours, *theirs])
+        size, weight = n + m, scale // (n + m + 1)
+        places: dict[float, list[int]] = {}
+        for place, value in enumerate(both, start=1):
+            places.setdefault(value, []).append(place)
+        twice = {value: of[0] + of[-1] for value, of in places.items()}  # mean ranks, doubled: whole numbers
+        expected = n * (size + 1)
+        off += weight * (sum(twice[value] for value in theirs) - expected)
+        ties = sum(len(of) ** 3 - len(of) for of in places.values())
+        variance += weight**2 * n * m / 3 * (size + 1 - ties / (size * (size - 1)))
+        step = math.gcd(step, weight)
+        divisions *= math.comb(size, n)
+        if exact:
+            more: dict[int, int] = {}
+            for total, number in _rank_sums(n, [twice[value] for value in both]).items():
+                for before, times in sums.items():
+                    after = before + weight * (total - expected)
+                    more[after] = more.get(after, 0) + number * times
+            sums = more
+    if exact:
+        return off, sum(number for total, number in sums.items() if abs(total) >= abs(off)) / divisions
+    p = math.erfc(max(0.0, abs(off) - step) / math.sqrt(2 * variance)) if variance else 1.0
+    return off, p
 
 
 def mann_whitney(ours: list[float], theirs: list[float]) -> float:
     """The two-sided p of the rank test by Mann and Whitney (1947): how often samples of one source, whatever its
-    distribution, have mean ranks as far apart as these. Exact over all divisions of the ranks, ties sharing their mean
-    rank; with many values the normal approximation, corrected for ties and continuity."""
-    both = sorted([*ours, *theirs])
-    n, m, size = len(ours), len(theirs), len(both)
-    if not n or not m:
+    distribution, have mean ranks as far apart as these. That of van Elteren with a single stratum."""
+    return van_elteren([(ours, theirs)])[1]
+
+
+def student(t: float, degrees: int) -> float:
+    """How often Student's t of so many degrees of freedom is as far from 0 (Abramowitz and Stegun, 26.7.3 and 4)."""
+    angle, odd = math.atan(abs(t) / math.sqrt(degrees)), degrees % 2
+    cosine, total = math.cos(angle), 0.0
+    term = cosine**odd
+    for power in range(odd, degrees - 1, 2):
+        total += term
+        term *= cosine**2 * (power + 1) / (power + 2)
+    inside = (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
+    return max(0.0, 1 - inside)
+
+
+OUTLIER = 6.0  # guessed: 4 standard deviations of a normal distribution, whose level it leaves as it is
+
+
+def by_whole_rounds(strata: list[tuple[dict[int, float], dict[int, float]]]) -> float:
+    """The two-sided p of Student's t over whole rounds: each value as its distance from the median of its stratum, in
+    median distances and at most OUTLIER of them, and of these each round's mean. What the strata of a round have in
+    common, such as the machine's speed, makes them no more certain than that one round is. 1 with fewer than two
+    rounds of either."""
+    scores: tuple[dict[int, list[float]], ...] = ({}, {})
+    for both in strata:
+        values = [value for of in both for value in of.values()]
+        middle = median(values)
+        away = [abs(value - middle) for value in values]
+        spread = median(away) or fmean(away) or 1.0
+        for side, of in zip(scores, both):
+            for number, value in of.items():
+                side.setdefault(number, []).append(max(-OUTLIER, min(OUTLIER, (value - middle) / spread)))
+    ours, theirs = ([fmean(each) for each in side.values()] for side in scores)
+    if min(len(ours), len(theirs)) < 2:
         return 1.0
-    places: dict[float, list[int]] = {}
-    for place, value in enumerate(both, start=1):
-        places.setdefault(value, []).append(place)
-    twice = {value: of[0] + of[-1] for value, of in places.items()}  # mean ranks, doubled: whole numbers
-    expected = n * (size + 1)
-    off = abs(sum(twice[value] for value in ours) - expected)
-    if size <= EXACT_MAX:
-        ways: list[dict[int, int]] = [{0: 1}] + [{} for _ in range(n)]  # of each count of values: rank sum, how often
-        for value in both:
-            for count in range(n, 0, -1):
-                for total, number in ways[count - 1].items():
-                    total += twice[value]
-                    ways[count][total] = ways[count].get(total, 0) + number
-        return sum(number for total, number in ways[n].items() if abs(total - expected) >= off) / math.comb(size, n)
-    ties = sum(len(of) ** 3 - len(of) for of in places.values())
-    variance = n * m / 12 * (size + 1 - ties / (size * (size - 1)))
-    return math.erfc(max(0.0, off / 2 - 0.5) / math.sqrt(2 * variance)) if variance else 1.0
+    off, degrees = fmean(theirs) - fmean(ours), len(ours) + len(theirs) - 2
+    within = sum((value - fmean(side)) ** 2 for side in (ours, theirs) for value in side)
+    if not within:
+        return 0.0 if off else 1.0
+    return student(off / math.sqrt(within / degrees * (1 / len(ours) + 1 / len(theirs))), degrees)
 
 
 def holm(values: list[float]) -> list[float]:

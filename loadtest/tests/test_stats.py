@@ -155,6 +155,65 @@ class RankTest(unittest.TestCase):
         found = [stats.mann_whitney(*([source.random() for _ in range(10)] for _ in range(2))) for _ in range(400)]
         self.assertTrue(8 <= sum(p < 0.05 for p in found) <= 32)
 
+    def test_strata_count_all_divisions_within_each_also_with_ties(self):
+        source = random.Random(4)
+        for sizes in ((2, 2), (3, 1), (2, 4)), ((1, 1), (4, 2)), ((3, 3), (3, 3)):
+            strata = [tuple([source.randrange(5) for _ in range(n)] for n in both) for both in sizes]
+
+            def divided(ours, theirs):
+                """The rank sums of theirs, less what is expected and weighted, for each division of the values."""
+                both = ours + theirs
+                ranks = [sum((b < a) + (b == a) / 2 for b in both) + 0.5 for a in both]
+                expected = len(theirs) * (len(both) + 1) / 2
+                return [(sum(ranks[i] for i in chosen) - expected) / (len(both) + 1)
+                        for chosen in itertools.combinations(range(len(both)), len(theirs))]  # fmt: skip
+
+            sums = [sum(each) for each in itertools.product(*(divided(*both) for both in strata))]
+            off = sum(divided(ours, theirs)[-1] for ours, theirs in strata)  # the last division is theirs
+            wanted = sum(abs(each) >= abs(off) - 1e-9 for each in sums) / len(sums)
+            found, p = stats.van_elteren(strata)
+            self.assertAlmostEqual(p, wanted, places=12)
+            self.assertEqual(found > 0, off > 1e-9)
+
+    def test_strata_add_up_to_what_none_of_them_can_say(self):
+        apart = ([1, 2, 3, 4], [5, 6, 7, 8])
+        self.assertAlmostEqual(stats.van_elteren([apart])[1], 2 / 70)
+        self.assertAlmostEqual(stats.van_elteren([apart] * 3)[1], 2 / 70**3)
+        self.assertEqual(stats.van_elteren([apart, apart[::-1]]), (0, 1))
+        self.assertEqual(stats.van_elteren([([], [1.0]), ([2.0], [])]), (0, 1))
+
+    def test_the_approximation_over_strata_is_near_and_its_tail_not_below(self):
+        source = random.Random(6)
+        for shift in (0, 0.3, 1, 3):
+            strata = [([source.random() for _ in range(4)], [shift + source.random() for _ in range(m)])
+                      for m in (4, 4, 2, 4)]  # fmt: skip
+            _, exact = stats.van_elteren(strata)
+            with mock.patch.object(stats, "EXACT_MAX", 0):
+                _, near = stats.van_elteren(strata)
+            self.assertAlmostEqual(near, exact, delta=0.02)
+            self.assertGreaterEqual(near, exact if exact < 1e-4 else 0)
+
+    def test_students_t_has_the_values_of_the_tables(self):
+        for t, degrees in ((12.706, 1), (4.303, 2), (3.182, 3), (2.776, 4), (2.447, 6), (2.365, 7), (2.228, 10)):
+            self.assertAlmostEqual(stats.student(t, degrees), 0.05, delta=5e-5)
+            self.assertEqual(stats.student(-t, degrees), stats.student(t, degrees))
+        self.assertAlmostEqual(stats.student(5.959, 6), 0.001, delta=1e-6)
+        self.assertEqual(stats.student(0, 5), 1)
+
+    def test_what_the_strata_of_a_round_share_is_no_evidence(self):
+        of = lambda *values: dict(enumerate(values))  # noqa: E731
+        apart = (of(1, 2, 3, 4), of(5, 6, 7, 8))
+        self.assertAlmostEqual(stats.by_whole_rounds([apart]), stats.student(4 / (5 / 6) ** 0.5, 6))
+        self.assertAlmostEqual(stats.by_whole_rounds([apart] * 20), stats.by_whole_rounds([apart]))
+        unlike = (of(4, 3, 2, 1), of(8, 7, 6, 5))
+        self.assertLess(stats.by_whole_rounds([apart, unlike]), 1e-9, "rounds that share nothing scatter less together")
+        self.assertLess(stats.by_whole_rounds([apart, apart, (of(1, 2, 3, 4), of(5, 6, 7, 1e9))]), 0.05)
+
+    def test_whole_rounds_that_are_alike_or_too_few_say_nothing(self):
+        self.assertEqual(stats.by_whole_rounds([({1: 3.0, 2: 3.0}, {1: 3.0, 2: 3.0})]), 1)
+        self.assertEqual(stats.by_whole_rounds([({1: 1.0, 2: 1.0}, {1: 3.0, 2: 3.0})]), 0)
+        self.assertEqual(stats.by_whole_rounds([({1: 1.0}, {1: 2.0, 2: 2.1})] * 30), 1)
+
     def test_holms_correction(self):
         for given, wanted in (([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]), ([0.5, 0.6], [1, 1]), ([], [])):
             for got, expected in itertools.zip_longest(stats.holm(given), wanted):
