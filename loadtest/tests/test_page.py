@@ -169,7 +169,7 @@ class Page(Folder):
     def test_verdicts_are_those_of_the_runs_targets(self):
         self.run_of()
         text = self.write()
-        self.assertIn("Targets: 1 of 2 met", text)
+        self.assertIn("Targets: 1 of 2 met, 0 undecided", text)
         self.assertRegex(text, r"ours / floor, c64</td>.*<td class=\"good\">met</td>")
         self.assertRegex(text, r"ours / floor, 64</td>.*<td class=\"bad\">MISSED</td>")
 
@@ -181,7 +181,28 @@ class Page(Folder):
         self.assertRegex(row[head.index("throughput")], r"^c64 0\.\d\d, 64 0\.\d\d$")
         swapped = [entry | {"variant": {"ours": "floor", "floor": "ours"}[entry["variant"]]} for entry in run.records]
         self.assertEqual(len(page.losses(replace_records(run, swapped))), 1, "a win is no loss")
-        self.assertEqual(len(page.losses(replace_records(run, [r for r in run.records if r["round"] < 3]))), 1)
+
+    def test_a_loss_in_too_few_rounds_to_judge_is_said_to_be_that(self):
+        made = [r for r in made_up.records() if r["round"] < 3 or r["cell"] == "c64"]
+        one = [r for r in made if r["round"] < 2 or r["cell"] == "c64"]
+        for of, said in ((made, "not judged (2 rounds)"), (one, "not judged (1 round)")):
+            made_up.write(self.folder, of)
+            head, judged, row = page.losses(kept.load(self.folder))
+            self.assertEqual(row[0], f"ours / floor, {said}")
+            for each, cell in ((judged, "c64"), (row, "64")):
+                self.assertRegex(each[head.index("CPU per request")], rf"^{cell} 1\.[01]\d$")
+            self.assertIn(said, self.write())
+        either_way = [r | ({"server_cpu_us": 9.0} if (r["round"], r["variant"]) == (1, "floor") else {}) for r in made]
+        head, _, row = page.losses(replace_records(kept.load(self.folder), either_way))
+        self.assertRegex(row[head.index("CPU per request")], "^-$", "it lost one of two rounds")
+
+    def test_a_ratio_of_two_rounds_has_no_interval(self):
+        self.run_of(rounds=2)
+        self.assertRegex(self.write(), r"<td>1\.[01]\d\d</td><td>\(1\.\d+ to 1\.\d+\)</td><td>2</td>")
+        with (self.folder / "ratios.csv").open() as file:
+            row = next(csv.DictReader(file))
+        self.assertEqual((row["rounds"], row["low95"], row["high95"]), ("2", "", ""))
+        self.assertEqual(len(row["of_each_round"].split()), 2)
 
     def test_nothing_outside_is_referred_to(self):
         self.run_of()
