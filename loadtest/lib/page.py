@@ -101,7 +101,7 @@ def _inline(path: Path) -> str:
     """A picture as part of the page: its grey becomes the page's colour of text, its white the page's own."""
     svg = path.read_text()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    return svg.replace(figures.INK, "currentColor").replace("#ffffff", "Canvas")
+    return svg.replace(figures.INK, "currentColor").replace(figures.PAPER, "Canvas")
 
 
 def _cell_section(run: Run, cell) -> str:
