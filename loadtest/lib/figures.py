@@ -209,7 +209,7 @@ class _Artist:
             for each in self.variants:
                 marked |= self._curve(ax, cells, each, metric)
             ax.set_ylabel(label.format(second=_second(cells[0])))
-            ax.set_xlabel("throughput, " + ("requests/s" if loads[0] == "connections" else loads[0].replace(" asked for", "")))
+            ax.set_xlabel("throughput, requests/s" + loads[0].partition(" asked for")[2])
             ax.margins(x=0.14)
             near = ax.dataLim.x0 > ax.dataLim.x1 / 3  # to each other: from 0 they would share a corner
             low, high = ax.get_xlim()
@@ -247,12 +247,16 @@ class _Artist:
         return hollow
 
     def _name_points(self, ax, cells, metric: str) -> None:
-        """The load beside the points of the first server that has them all."""
+        """The load beside the points of the first server that has them all, on the side where it hides fewer others."""
+        others = [ax.transData.transform(line.get_xydata()[0]) for line in ax.lines if len(line.get_xydata()) == 1]
         for each in self.variants:
             points = [[self.run.middle(c.name, each.name, of) for of in ("requests_per_s", metric)] for c in cells]
             if all(value is not None for point in points for value in point):
                 for point, text in zip(points, load_texts(cells)):
-                    left = point[0] < sum(ax.get_xlim()) / 2
+                    x, y = ax.transData.transform(point)
+                    hidden = {to: sum(0 < to * (a - x) < 40 and abs(b - y) < 8 for a, b in others) for to in (-1, 1)}
+                    near = point[0] < sum(ax.get_xlim()) / 2  # to the left of the panel, whose side is freer
+                    left = (hidden[-1], not near) < (hidden[1], near)
                     aside = (-6, 0) if left else (6, -1)
                     ax.annotate(text, point, textcoords="offset points", xytext=aside,
                                 ha="right" if left else "left", va="center", fontsize=7.5, zorder=6,
@@ -306,7 +310,8 @@ class _Artist:
             self._name_ends(figure, ax, ends)
         caption = f"{title(cells[0])}: over rising load. "
         if baseline:
-            caption += f"Ratios are to {baseline} of the same round: medians with their 95 % bootstrap interval{NO_INTERVAL}. "
+            caption += f"Ratios are to {baseline} of the same round: medians with their 95 % bootstrap interval"
+            caption += f"{NO_INTERVAL}. "
         self.save(figure, f"by-load {title(cells[0])}", caption + "CPU: medians and quartiles over the rounds.")
 
     def _estimate(self, cell, variant, metric: str, versus: str | None):
@@ -466,7 +471,8 @@ def draw(run: Run, folder: Path) -> list[Picture]:
         artist.rows(cells, BARS[asked:], artist.bar, artist.finish_bars, f"costs {name}",
                     "Bars are medians over the rounds, each tick is a round, the dark line reaches from the first to "
                     "the third quartile. * not the server, but client or shared CPUs may be the limit.")  # fmt: skip
-        artist.rows(cells, _latency_panels(cells[0], lambda metric: artist.measured(cells, metric)), artist.percentiles, artist.finish_percentiles, f"latency {name}",
+        panels = _latency_panels(cells[0], lambda metric, cells=cells: artist.measured(cells, metric))
+        artist.rows(cells, panels, artist.percentiles, artist.finish_percentiles, f"latency {name}",
                     "Latency percentiles, medians over the rounds; the broad line reaches from the first to the third "
                     "quartile of the rounds.")  # fmt: skip
         if run.scenario.baseline:

@@ -72,7 +72,8 @@ def write_ratios(run: Run, path: Path, rows: list[list]) -> None:
         out.writerow(["cell", "variant", "baseline", "metric", "rounds", "median", "low95", "high95", "of_each_round"])
         for *what, found, values in rows:
             interval = ("", "") if found.is_range else (f"{found.low:.6g}", f"{found.high:.6g}")
-            out.writerow([*what, found.count, f"{found.median:.6g}", *interval, " ".join(f"{value:.6g}" for value in values)])
+            of_each = " ".join(f"{value:.6g}" for value in values)
+            out.writerow([*what, found.count, f"{found.median:.6g}", *interval, of_each])
 
 
 def losses(run: Run) -> list[list[str]]:

@@ -327,8 +327,9 @@ class Figures(Folder):
     def drawn(self, run: kept.Run) -> dict:
         """The figures before they are saved, by the first word of their file's name."""
         found = {}
-        self.addCleanup(lambda: importlib.import_module("matplotlib.pyplot").close("all"))
-        with mock.patch.object(figures._Artist, "save", lambda _, figure, stem, __: found.update({stem.split()[0]: figure})):
+        self.addCleanup(lambda: sys.modules["matplotlib.pyplot"].close("all"))
+        keep = lambda _, figure, stem, __: found.update({stem.split()[0]: figure})  # noqa: E731
+        with mock.patch.object(figures._Artist, "save", keep):
             figures.draw(run, run.folder)
         return found
 
@@ -352,6 +353,19 @@ class Figures(Folder):
             self.assertGreater(text.zorder, max(line.zorder for line in ax.lines))
         self.run_of(sweep(2, "a"))
         self.assertIn("stroke: Canvas", self.write())
+
+    def test_labels_of_points_hide_no_other_point_where_a_side_is_free(self):
+        cells = tuple(Cell(f"c{n}", connections=n) for n in (1, 2, 3))
+        scenario, sides = replace(made_up.SCENARIO, cells=cells, baseline=None, targets=()), {}
+        for aside in (-4000, 4000):  # of the floor's points
+            made = [
+                made_up.record(1, cell.name, name, 5, requests_per_s=30_000 * cell.connections + off, p50_us=us)
+                for cell, us in zip(cells, (100, 300, 900))
+                for name, off in (("ours", 0), ("floor", aside))
+            ]
+            of = self.drawn(kept.load(made_up.write(self.folder, made, scenario)))
+            sides[aside] = {text.get_ha() for text in of["curves"].axes[0].texts}
+        self.assertEqual(sides, {-4000: {"left"}, 4000: {"right"}})
 
     def test_points_of_a_calibrated_rate_are_named_by_how_busy_it_keeps_the_cpus(self):
         cells = tuple(Cell(f"r{n}", "bwos-load", busy=n / 100, rate=1000 * n) for n in (30, 60, 90))
