@@ -17,7 +17,9 @@ INK = "#767676"
 # After Okabe and Ito, told apart by the color-blind, without what a white or black background swallows.
 COLORS = ("#1F82C4", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#999999", "#8A5A2B",
           "#6B7A00")  # fmt: skip
-MARKERS = "osD^vPX*"
+MARKERS = "osD^vPX*<>"
+PAPER = "#ffffff"  # behind what must not merge with lines; the page puts its own background there
+NO_INTERVAL = f", which fewer than {stats.ROUNDS_LEAST} rounds have not"
 CELLS_MAX = 4  # in one picture of rows: it shall fit on a screen
 
 # Metric, axis, and whether it is a time in microseconds.
@@ -33,7 +35,8 @@ PERCENTILES = [[("p50_us", "o"), ("p90_us", "d"), ("p99_us", "s"), ("p999_us", "
 STYLE = {
     "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "svg.fonttype": "path",
     "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
-    "axes.titlecolor": INK, "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 9,
+    "axes.titlecolor": INK, "font.family": "DejaVu Sans", "font.size": 9, "axes.titlesize": 9, "figure.titlesize": 9,
+    "figure.titleweight": "bold",
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": INK, "grid.alpha": 0.25,
     "grid.linewidth": 0.5, "axes.axisbelow": True, "legend.frameon": False,
 }  # fmt: skip
@@ -68,7 +71,16 @@ def sweeps(cells: list[SimpleNamespace]) -> tuple[list[list[SimpleNamespace]], l
 def load_axis(cells: list[SimpleNamespace]) -> tuple[str, list[float]]:
     if len({cell.connections for cell in cells}) == len(cells):
         return "connections", [cell.connections for cell in cells]
-    return "requests/s asked for", [cell.rate for cell in cells]
+    busy = " (% of the CPUs busy)" if any(getattr(cell, "busy", None) for cell in cells) else ""
+    return f"requests/s asked for{busy}", [cell.rate for cell in cells]
+
+
+def load_texts(cells: list[SimpleNamespace]) -> list[str]:
+    """What the points of a rising load are named by: a calibrated rate by how busy it keeps the CPUs."""
+    return [
+        f"{cell.busy:.0%}" if getattr(cell, "busy", None) else count_text(load)
+        for cell, load in zip(cells, load_axis(cells)[1])
+    ]
 
 
 def title(cell: SimpleNamespace) -> str:
@@ -105,10 +117,11 @@ class _Artist:
         import matplotlib
 
         matplotlib.use("Agg")
-        from matplotlib import pyplot, ticker
+        from matplotlib import patheffects, pyplot, ticker
 
-        self.run, self.folder = run, folder
+        self.run, self.folder, self.name = run, folder, run.folder.resolve().name
         self.pyplot, self.ticker = pyplot, ticker
+        self.halo = [patheffects.withStroke(linewidth=2.5, foreground=PAPER)]
         pyplot.rcParams.update(STYLE)
         self.variants = run.scenario.variants
         self.look = {
@@ -160,12 +173,15 @@ class _Artist:
             axis.set_major_locator(ticks)
         axis.set_major_formatter(self.ticker.FuncFormatter(form))
 
-    def legend(self, figure, cells) -> None:
-        """One line of names in their colours over all panels."""
+    def legend(self, figure, cells, hollow: bool) -> None:
+        """The heading and one line of names in their colours over all panels."""
         from matplotlib.lines import Line2D
 
         shown = [each.name for each in self.variants if self.run.values(cells[0].name, each.name, "requests_per_s")]
         handles = [Line2D([], [], color=self.look[n][0], marker=self.look[n][1], markersize=5, label=n) for n in shown]
+        if hollow:
+            handles.append(Line2D([], [], color=INK, marker="o", markersize=5, markerfacecolor=PAPER, linestyle="none",
+                                  label="hollow: client or CPUs may be the limit"))  # fmt: skip
         figure.legend(
             handles=handles,
             loc="lower left",
@@ -173,6 +189,9 @@ class _Artist:
             ncol=len(handles),
             handlelength=1.6,
             columnspacing=1.4,
+            title=f"{title(cells[0])}, {self.name}",
+            title_fontproperties={"size": 9, "weight": "bold"},
+            alignment="left",
         )
 
     # Curves.
@@ -190,16 +209,16 @@ class _Artist:
             for each in self.variants:
                 marked |= self._curve(ax, cells, each, metric)
             ax.set_ylabel(label.format(second=_second(cells[0])))
-            ax.set_xlabel("throughput, requests/s")
+            ax.set_xlabel("throughput, requests/s" + loads[0].partition(" asked for")[2])
             ax.margins(x=0.14)
             near = ax.dataLim.x0 > ax.dataLim.x1 / 3  # to each other: from 0 they would share a corner
             low, high = ax.get_xlim()
             self.scale(ax.xaxis, count_text, log=False)
             ax.set_xlim(*((low, high) if near else (0, high)))
             self.scale(ax.yaxis, time_text if is_time else count_text, log=is_time)
-            if is_time and loads[0] == "connections":
-                self._number_points(ax, cells, loads[1], metric)
-        self.legend(figure, cells)
+            if is_time:
+                self._name_points(ax, cells, metric)
+        self.legend(figure, cells, marked)
         caption = f"{title(cells[0])}: each line is a server under {', '.join(map(count_text, loads[1]))} {loads[0]}, "
         caption += "in this order. Points are medians over the rounds, bars reach from the first to the third quartile."
         if marked:
@@ -218,7 +237,7 @@ class _Artist:
             bars.append((x - x_low, x_high - x, y - y_low, y_high - y))
             limited = bool(self.run.limit(cell, variant))
             hollow |= limited
-            face = "white" if limited else color
+            face = PAPER if limited else color
             ax.plot(x, y, color=color, marker=marker, markersize=5, linestyle="none", zorder=4, markerfacecolor=face)
         if points:
             left, right, down, up = zip(*bars)
@@ -227,17 +246,21 @@ class _Artist:
             ax.plot(*zip(*points), color=color, linewidth=1.2, zorder=3)
         return hollow
 
-    def _number_points(self, ax, cells, loads, metric: str) -> None:
-        """The load beside the points of the first server that has them all."""
+    def _name_points(self, ax, cells, metric: str) -> None:
+        """The load beside the points of the first server that has them all, on the side where it hides fewer others."""
+        others = [ax.transData.transform(line.get_xydata()[0]) for line in ax.lines if len(line.get_xydata()) == 1]
         for each in self.variants:
             points = [[self.run.middle(c.name, each.name, of) for of in ("requests_per_s", metric)] for c in cells]
             if all(value is not None for point in points for value in point):
-                for point, load in zip(points, loads):
-                    left = point[0] < sum(ax.get_xlim()) / 2
+                for point, text in zip(points, load_texts(cells)):
+                    x, y = ax.transData.transform(point)
+                    hidden = {to: sum(0 < to * (a - x) < 40 and abs(b - y) < 8 for a, b in others) for to in (-1, 1)}
+                    near = point[0] < sum(ax.get_xlim()) / 2  # to the left of the panel, whose side is freer
+                    left = (hidden[-1], not near) < (hidden[1], near)
                     aside = (-6, 0) if left else (6, -1)
-                    ax.annotate(count_text(load), point, textcoords="offset points", xytext=aside,
+                    ax.annotate(text, point, textcoords="offset points", xytext=aside,
                                 ha="right" if left else "left", va="center", fontsize=7.5, zorder=6,
-                                color=self.look[each.name][0])  # fmt: skip
+                                color=self.look[each.name][0], path_effects=self.halo)  # fmt: skip
                 return
 
     def over_load(self, cells) -> None:
@@ -250,12 +273,15 @@ class _Artist:
         if not panels:
             return
         name, loads = load_axis(cells)
+        ticks = [count_text(load) for load in loads]
+        ticks = [text if text == tick else f"{tick}\n{text}" for tick, text in zip(ticks, load_texts(cells))]
         is_log = loads[-1] > 5 * loads[0]
         columns = min(len(panels), 2)
         rows = -(-len(panels) // columns)
         figure, axes = self.pyplot.subplots(
             rows, columns, figsize=(5.6 * columns, 3.1 * rows), layout="constrained", squeeze=False
         )
+        figure.suptitle(f"{title(cells[0])}, {self.name}", x=0.01, ha="left")
         for ax in axes.flat[len(panels) :]:
             ax.remove()
         for ax, (metric, label, versus) in zip(axes.flat, panels):
@@ -278,20 +304,24 @@ class _Artist:
             ax.set_xlabel(name)
             ax.set_ylabel(label)
             ax.set_xscale("log" if is_log else "linear")
-            ax.set_xticks(loads, [count_text(load) for load in loads])
+            ax.set_xticks(loads, ticks)
             ax.xaxis.set_minor_locator(self.ticker.NullLocator())
             self.scale(ax.yaxis, count_text, log=bool(versus))
             self._name_ends(figure, ax, ends)
         caption = f"{title(cells[0])}: over rising load. "
         if baseline:
-            caption += f"Ratios are to {baseline} of the same round: medians with their 95 % bootstrap interval. "
+            caption += f"Ratios are to {baseline} of the same round: medians with their 95 % bootstrap interval"
+            caption += f"{NO_INTERVAL}. "
         self.save(figure, f"by-load {title(cells[0])}", caption + "CPU: medians and quartiles over the rounds.")
 
     def _estimate(self, cell, variant, metric: str, versus: str | None):
+        """A point and how far its bar reaches, which is nowhere where there is no interval."""
         if not versus:
             values = self.run.values(cell.name, variant.name, metric)
             return _range(values) if values else None
         found = self.run.ratio(cell.name, variant.name, versus, metric)
+        if found and found.is_range:
+            return found.median, found.median, found.median
         return (found.median, found.low, found.high) if found else None
 
     @staticmethod
@@ -322,6 +352,7 @@ class _Artist:
         figure, axes = self.pyplot.subplots(
             len(cells), len(panels), figsize=size, layout="constrained", squeeze=False, sharex="col", sharey="row"
         )
+        figure.suptitle(self.name, x=0.01, ha="left")
         names = [each.name for each in self.variants]
         for row, cell in zip(axes, cells):
             row[0].set_yticks(range(len(names)), names)
@@ -371,7 +402,8 @@ class _Artist:
         if variant.name == baseline or not found:
             return
         ax.plot(values, [place] * len(values), "|", color=color, markersize=5, markeredgewidth=0.7, alpha=0.7)
-        ax.plot([found.low, found.high], [place, place], color=color, linewidth=2)
+        if not found.is_range:
+            ax.plot([found.low, found.high], [place, place], color=color, linewidth=2)
         ax.plot(found.median, place, marker, color=color, markersize=6)
 
     def finish_ratios(self, ax, low: float, high: float) -> None:
@@ -405,10 +437,14 @@ def _ratio_panels(cells, baseline: str) -> list[tuple[str, str]]:
     return [(metric, f"{text} / {baseline}") for metric, text in of.items()]
 
 
-def _latency_panels(cell) -> list[tuple]:
+def _latency_panels(cell, measured) -> list[tuple]:
+    """Of the percentiles that were measured; a tool may have fewer."""
     signs = {"o": "●", "d": "♦", "s": "■", "^": "▲"}
     panels = []
-    for number, group in enumerate(PERCENTILES):
+    for number, all_of in enumerate(PERCENTILES):
+        group = [each for each in all_of if measured(each[0])]
+        if not group:
+            continue
         of = f" of “{cell.classes[number].name}”" if len(cell.classes) > 1 else ""
         named = ", ".join(
             f"{signs[sign]} {metric.replace('slow_', '')[1:-3].replace('999', '99.9')} %" for metric, sign in group
@@ -435,12 +471,13 @@ def draw(run: Run, folder: Path) -> list[Picture]:
         artist.rows(cells, BARS[asked:], artist.bar, artist.finish_bars, f"costs {name}",
                     "Bars are medians over the rounds, each tick is a round, the dark line reaches from the first to "
                     "the third quartile. * not the server, but client or shared CPUs may be the limit.")  # fmt: skip
-        artist.rows(cells, _latency_panels(cells[0]), artist.percentiles, artist.finish_percentiles, f"latency {name}",
+        panels = _latency_panels(cells[0], lambda metric, cells=cells: artist.measured(cells, metric))
+        artist.rows(cells, panels, artist.percentiles, artist.finish_percentiles, f"latency {name}",
                     "Latency percentiles, medians over the rounds; the broad line reaches from the first to the third "
                     "quartile of the rounds.")  # fmt: skip
         if run.scenario.baseline:
             panels = _ratio_panels(cells, run.scenario.baseline)
             artist.rows(cells, panels, artist.ratio, artist.finish_ratios, f"ratios {name}",
                         f"Ratios to {run.scenario.baseline} of the same round: each tick is a round, the sign is their "
-                        "median, the line its 95 % bootstrap interval.")  # fmt: skip
+                        f"median, the line its 95 % bootstrap interval{NO_INTERVAL}.")  # fmt: skip
     return artist.made

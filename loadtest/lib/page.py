@@ -9,7 +9,7 @@ import sys
 from html import escape
 from pathlib import Path
 
-from lib import figures, kept, report
+from lib import figures, kept, report, stats
 from lib.kept import Run
 
 # Metric, name, and +1 where less is better, -1 where more is.
@@ -18,7 +18,6 @@ COMPARED = [("requests_per_s", "throughput", -1), ("server_cpu_us", "CPU per req
             ("slow_p50_us", "median latency of the second class", 1),
             ("slow_p99_us", "p99 latency of the second class", 1),
             ("bytes_per_connection", "memory per connection", 1)]  # fmt: skip
-ROUNDS_LEAST = 3  # below, an interval is no more than the values themselves
 LIMITS = {
     "client full": "The client had no CPU time left (95 % of its threads or more): it was the bottleneck.",
     "client late": "The open-loop client's own lateness (p99) is more than half of the p99 latency, which contains it.",
@@ -72,33 +71,38 @@ def write_ratios(run: Run, path: Path, rows: list[list]) -> None:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(["cell", "variant", "baseline", "metric", "rounds", "median", "low95", "high95", "of_each_round"])
         for *what, found, values in rows:
-            numbers = [f"{value:.6g}" for value in (found.median, found.low, found.high)]
-            out.writerow([*what, found.count, *numbers, " ".join(f"{value:.6g}" for value in values)])
+            interval = ("", "") if found.is_range else (f"{found.low:.6g}", f"{found.high:.6g}")
+            of_each = " ".join(f"{value:.6g}" for value in values)
+            out.writerow([*what, found.count, f"{found.median:.6g}", *interval, of_each])
 
 
 def losses(run: Run) -> list[list[str]]:
-    """A table of where a peer was better than the server under test, with an interval that leaves no doubt."""
+    """A table of where a peer was better than the server under test, with an interval that leaves no doubt; in rows of
+    their own, cells of too few rounds for one, where it was better in each."""
     ours = [each.name for each in run.scenario.variants if each.program == "bwos-server"]
     peers = [each.name for each in run.scenario.variants if each.program not in ("bwos-server", "")]
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for mine, peer in itertools.product(ours, peers):
+    found: dict[str, dict[str, list[str]]] = {}
+    for mine, peer, rounds in itertools.product(ours, peers, range(stats.ROUNDS_LEAST, 0, -1)):
+        pair = f"{mine} / {peer}"
+        if rounds < stats.ROUNDS_LEAST:
+            pair += f", not judged ({rounds} round{'s' * (rounds > 1)})"
         for (metric, name, sign), cell in itertools.product(COMPARED, run.scenario.cells):
             if metric == "requests_per_s" and cell.rate:
                 continue  # what was asked for
             of = run.ratio(cell.name, mine, peer, metric)
-            if of and of.count >= ROUNDS_LEAST and (of.low > 1 if sign > 0 else of.high < 1):
-                found.setdefault((mine, peer), {}).setdefault(name, []).append(f"{cell.name} {of.median:.2f}")
+            if of and min(of.count, stats.ROUNDS_LEAST) == rounds and (of.low > 1 if sign > 0 else of.high < 1):
+                found.setdefault(pair, {}).setdefault(name, []).append(f"{cell.name} {of.median:.2f}")
     names = [name for _, name, _ in COMPARED if any(name in of for of in found.values())]
     return [["server / peer", *names]] + [
-        [f"{mine} / {peer}", *(", ".join(of.get(name, ["-"])) for name in names)] for (mine, peer), of in found.items()
+        [pair, *(", ".join(of.get(name, ["-"])) for name in names)] for pair, of in found.items()
     ]
 
 
 def _inline(path: Path) -> str:
-    """A picture as part of the page: its grey becomes the page's colour of text."""
+    """A picture as part of the page: its grey becomes the page's colour of text, its white the page's own."""
     svg = path.read_text()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    return svg.replace(figures.INK, "currentColor")
+    return svg.replace(figures.INK, "currentColor").replace(figures.PAPER, "Canvas")
 
 
 def _cell_section(run: Run, cell) -> str:
@@ -155,25 +159,30 @@ def render(run: Run, pictures: list[figures.Picture], ratios: list[list], missin
         parts.append(f"<p>{escape(scenario.hypothesis)}</p>\n")
     targets = report.target_rows(scenario, run.records)
     if len(targets) > 1:
-        met = sum(row[-1] == "met" for row in targets)
-        parts.append(f"<h2>Targets: {met} of {len(targets) - 1} met</h2>\n{_table(targets)}")
+        verdicts = [row[-1] for row in targets[1:]]
+        count = f"{verdicts.count('met')} of {len(verdicts)} met, {verdicts.count('undecided')} undecided"
+        parts.append(
+            f'<h2>Targets: {count}</h2>\n<p class="quiet">Met or missed with the whole interval, undecided where that '
+            f"contains the limit or is the range of fewer than {stats.ROUNDS_LEAST} rounds.</p>\n{_table(targets)}"
+        )
     lost = losses(run)
     if len(lost) > 1:
         parts.append(
             '<h2>Where the server under test loses to a peer</h2>\n<p class="quiet">Median ratios within rounds '
-            "whose whole 95 % interval is on the worse side of 1.</p>\n" + _table(lost, "text")
+            f"whose whole 95 % interval is on the worse side of 1; not judged: fewer than {stats.ROUNDS_LEAST} rounds, "
+            "each of them on that side.</p>\n" + _table(lost, "text")
         )
     parts.append("<h2>Figures</h2>\n" + (f'<p class="bad">{MISSING}</p>\n' if missing else ""))
     for each in pictures:
         svg = _inline(run.folder / "figures" / f"{each.stem}.svg")
         parts.append(f"<figure>{svg}<figcaption>{escape(each.caption)}</figcaption></figure>\n")
     parts.append("<h2>Tables</h2>\n<p class=\"quiet\">Medians over the rounds, ± half the interquartile range; ratios "
-                 "of the same round with their 95 % bootstrap interval.</p>\n")  # fmt: skip
+                 f"of the same round: {report.INTERVALS}.</p>\n")  # fmt: skip
     parts += [_cell_section(run, cell) for cell in scenario.cells]
     if ratios:
-        rows = [["cell", "server", "divided by", "metric", "median", "95 % interval", "rounds"]]
+        rows = [["cell", "server", "divided by", "metric", "median", "interval", "rounds"]]
         rows += [
-            [*what, f"{of.median:.3f}", f"[{of.low:.3f}, {of.high:.3f}]", str(of.count)] for *what, of, _ in ratios
+            [*what, f"{of.median:.3f}", of.spread(), str(of.count)] for *what, of, _ in ratios
         ]
         parts.append(f"<details><summary>All ratios (ratios.csv)</summary>\n{_table(rows)}</details>\n")
     left_out = [*run.facts.get("left_out", ()), *report.left_out(run.records)]

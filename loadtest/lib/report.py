@@ -36,6 +36,7 @@ METRICS = [
 WITH_SPREAD = {"requests_per_s", "server_cpu_us", "p99_us", "bytes_per_connection"}
 BUSY_LEAST = 0.95  # of a server's one CPU: below it the client may be the limit, and the row is marked
 RATIOS = [("server_cpu_us", "CPU"), ("p99_us", "p99")]
+INTERVALS = f"[95 % bootstrap interval], of fewer than {stats.ROUNDS_LEAST} rounds (their range)"
 
 
 def as_columns(rows: list[list[str]]) -> str:
@@ -57,7 +58,7 @@ def _with_spread(values: list[float], form: str) -> str:
 
 def _ratio(records, cell, variant, baseline, metric) -> str:
     found = stats.estimate(stats.ratios(records, cell, variant, baseline, metric))
-    return f"{found.median:.3f} [{found.low:.3f}, {found.high:.3f}]" if found else "-"
+    return f"{found.median:.3f} {found.spread()}" if found else "-"
 
 
 def cell_rows(scenario: Scenario, records: list[dict], cell: str) -> list[list[str]]:
@@ -92,7 +93,7 @@ def cell_table(scenario: Scenario, records: list[dict], cell: str) -> str:
 
 def target_rows(scenario: Scenario, records: list[dict]) -> list[list[str]]:
     """The first one is the heading; the last column is the verdict."""
-    rows = [["target", "median", "95 % interval", "limit", "rounds", ""]]
+    rows = [["target", "median", "interval", "limit", "rounds", ""]]
     for target in scenario.targets:
         for cell in target.cells:
             if target.versus:
@@ -107,11 +108,16 @@ def target_rows(scenario: Scenario, records: list[dict]) -> list[list[str]]:
             if found is None:
                 rows.append([what, "-", "-", form.format(target.limit), "0", "not measured"])
                 continue
-            interval = f"[{form.format(found.low)}, {form.format(found.high)}]"
-            verdict = "met" if found.median <= target.limit else "MISSED"
             limit = form.format(target.limit)
-            rows.append([what, form.format(found.median), interval, limit, str(found.count), verdict])
+            rows.append([what, form.format(found.median), found.spread(form), limit, str(found.count),
+                         _verdict(found, target.limit)])  # fmt: skip
     return rows
+
+
+def _verdict(found: stats.Estimate, limit: float) -> str:
+    if found.is_range or found.low <= limit < found.high:
+        return "undecided"
+    return "met" if found.high <= limit else "MISSED"
 
 
 def target_table(scenario: Scenario, records: list[dict]) -> str:
@@ -144,6 +150,8 @@ def text(scenario: Scenario, records: list[dict]) -> str:
                      + cell_table(scenario, records, cell.name))  # fmt: skip
     if any(line.split()[1:2] == ["*"] for part in parts[1:] for line in part.splitlines()):
         parts.append(f"* the server kept its CPU less than {BUSY_LEAST:.0%} busy: the client may be the limit")
+    if scenario.baseline:
+        parts.append(f"ratios of the same round: median {INTERVALS}")
     targets = target_table(scenario, records)
     if targets:
         parts.append(targets)

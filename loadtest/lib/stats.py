@@ -11,6 +11,7 @@ from statistics import fmean, median
 
 RESAMPLES = 2000
 SEED = 20230710  # any; fixed, so that a report can be made again from its CSV
+ROUNDS_LEAST = 3  # below, there is no interval: the values are shown as what they are, and nothing is judged by them
 
 
 def quantile(values: list[float], q: float) -> float:
@@ -24,12 +25,21 @@ def quantile(values: list[float], q: float) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A median with its 95 % bootstrap interval over `count` rounds."""
+    """A median with its 95 % bootstrap interval over `count` rounds, of fewer than ROUNDS_LEAST with their range."""
 
     median: float
     low: float
     high: float
     count: int
+
+    @property
+    def is_range(self) -> bool:
+        return self.count < ROUNDS_LEAST
+
+    def spread(self, form: str = "{:.3f}") -> str:
+        """`[low, high]` is an interval, `(low to high)` a range."""
+        low, high = form.format(self.low), form.format(self.high)
+        return f"({low} to {high})" if self.is_range else f"[{low}, {high}]"
 
     def wider_than(self, share: float) -> bool:
         """True when the interval reaches further than this share of the median either way."""
@@ -39,6 +49,8 @@ class Estimate:
 def estimate(values: list[float], seed: int = SEED) -> Estimate | None:
     if not values:
         return None
+    if len(values) < ROUNDS_LEAST:
+        return Estimate(median(values), min(values), max(values), len(values))
     source = random.Random(seed)
     medians = [median(source.choices(values, k=len(values))) for _ in range(RESAMPLES)]
     return Estimate(median(values), quantile(medians, 0.025), quantile(medians, 0.975), len(values))

@@ -169,7 +169,7 @@ class Page(Folder):
     def test_verdicts_are_those_of_the_runs_targets(self):
         self.run_of()
         text = self.write()
-        self.assertIn("Targets: 1 of 2 met", text)
+        self.assertIn("Targets: 1 of 2 met, 0 undecided", text)
         self.assertRegex(text, r"ours / floor, c64</td>.*<td class=\"good\">met</td>")
         self.assertRegex(text, r"ours / floor, 64</td>.*<td class=\"bad\">MISSED</td>")
 
@@ -181,7 +181,28 @@ class Page(Folder):
         self.assertRegex(row[head.index("throughput")], r"^c64 0\.\d\d, 64 0\.\d\d$")
         swapped = [entry | {"variant": {"ours": "floor", "floor": "ours"}[entry["variant"]]} for entry in run.records]
         self.assertEqual(len(page.losses(replace_records(run, swapped))), 1, "a win is no loss")
-        self.assertEqual(len(page.losses(replace_records(run, [r for r in run.records if r["round"] < 3]))), 1)
+
+    def test_a_loss_in_too_few_rounds_to_judge_is_said_to_be_that(self):
+        made = [r for r in made_up.records() if r["round"] < 3 or r["cell"] == "c64"]
+        one = [r for r in made if r["round"] < 2 or r["cell"] == "c64"]
+        for of, said in ((made, "not judged (2 rounds)"), (one, "not judged (1 round)")):
+            made_up.write(self.folder, of)
+            head, judged, row = page.losses(kept.load(self.folder))
+            self.assertEqual(row[0], f"ours / floor, {said}")
+            for each, cell in ((judged, "c64"), (row, "64")):
+                self.assertRegex(each[head.index("CPU per request")], rf"^{cell} 1\.[01]\d$")
+            self.assertIn(said, self.write())
+        either_way = [r | ({"server_cpu_us": 9.0} if (r["round"], r["variant"]) == (1, "floor") else {}) for r in made]
+        head, _, row = page.losses(replace_records(kept.load(self.folder), either_way))
+        self.assertRegex(row[head.index("CPU per request")], "^-$", "it lost one of two rounds")
+
+    def test_a_ratio_of_two_rounds_has_no_interval(self):
+        self.run_of(rounds=2)
+        self.assertRegex(self.write(), r"<td>1\.[01]\d\d</td><td>\(1\.\d+ to 1\.\d+\)</td><td>2</td>")
+        with (self.folder / "ratios.csv").open() as file:
+            row = next(csv.DictReader(file))
+        self.assertEqual((row["rounds"], row["low95"], row["high95"]), ("2", "", ""))
+        self.assertEqual(len(row["of_each_round"].split()), 2)
 
     def test_nothing_outside_is_referred_to(self):
         self.run_of()
@@ -268,7 +289,15 @@ class Groups(Folder):
         run = self.run_of(replace(made_up.SCENARIO, cells=cells))
         rising, _ = figures.sweeps(run.scenario.cells)
         self.assertEqual([cell.name for cell in rising[0]], ["r30", "r60", "r90"])
-        self.assertEqual(figures.load_axis(rising[0])[1], [30_000, 60_000, 90_000])
+        self.assertEqual(
+            figures.load_axis(rising[0]), ("requests/s asked for (% of the CPUs busy)", [30_000, 60_000, 90_000])
+        )
+        self.assertEqual(figures.load_texts(rising[0]), ["30%", "60%", "90%"])
+
+    def test_loads_that_are_not_calibrated_are_named_by_what_they_are(self):
+        cells = [Cell(f"r{n}", "bwos-load", rate=1000 * n) for n in (3, 60)]
+        self.assertEqual(figures.load_axis(cells)[0], "requests/s asked for")
+        self.assertEqual(figures.load_texts(cells), ["3,000", "60k"])
 
     def test_times_have_the_unit_they_are_read_in(self):
         self.assertEqual(
@@ -295,6 +324,69 @@ class Figures(Folder):
                 once, again = ((run.folder / name / f"{stem}.{kind}").read_bytes() for name in ("figures", "again"))
                 self.assertEqual(once, again, stem)
 
+    def drawn(self, run: kept.Run) -> dict:
+        """The figures before they are saved, by the first word of their file's name."""
+        found = {}
+        self.addCleanup(lambda: sys.modules["matplotlib.pyplot"].close("all"))
+        keep = lambda _, figure, stem, __: found.update({stem.split()[0]: figure})  # noqa: E731
+        with mock.patch.object(figures._Artist, "save", keep):
+            figures.draw(run, run.folder)
+        return found
+
+    def test_each_picture_says_of_which_run_and_curves_of_which_cells_they_are(self):
+        of = self.drawn(self.run_of(sweep(2, "a")))
+        self.assertEqual(of["curves"].legends[0].get_title().get_text(), "wrk a, run")
+        self.assertEqual(of["by-load"]._suptitle.get_text(), "wrk a, run")
+        self.assertEqual({of[stem]._suptitle.get_text() for stem in ("costs", "latency", "ratios")}, {"run"})
+
+    def test_hollow_points_are_explained_where_there_are_any(self):
+        for cost, hollow in ((1.0, False), (40.0, True)):  # of the client: then its threads are full
+            of = self.drawn(self.run_of(sweep(2, "a"), client_cpu_us=cost))
+            self.assertEqual("hollow" in " ".join(t.get_text() for t in of["curves"].legends[0].texts), hollow)
+
+    def test_labels_of_points_lie_on_top_with_the_pages_colour_behind_them(self):
+        of = self.drawn(self.run_of(sweep(2, "a")))
+        ax = of["curves"].axes[0]
+        self.assertEqual([text.get_text() for text in ax.texts], ["10", "50", "90", "500", "1,000"])
+        for text in ax.texts:
+            self.assertTrue(text.get_path_effects())
+            self.assertGreater(text.zorder, max(line.zorder for line in ax.lines))
+        self.run_of(sweep(2, "a"))
+        self.assertIn("stroke: Canvas", self.write())
+
+    def test_labels_of_points_hide_no_other_point_where_a_side_is_free(self):
+        cells = tuple(Cell(f"c{n}", connections=n) for n in (1, 2, 3))
+        scenario, sides = replace(made_up.SCENARIO, cells=cells, baseline=None, targets=()), {}
+        for aside in (-4000, 4000):  # of the floor's points
+            made = [
+                made_up.record(1, cell.name, name, 5, requests_per_s=30_000 * cell.connections + off, p50_us=us)
+                for cell, us in zip(cells, (100, 300, 900))
+                for name, off in (("ours", 0), ("floor", aside))
+            ]
+            of = self.drawn(kept.load(made_up.write(self.folder, made, scenario)))
+            sides[aside] = {text.get_ha() for text in of["curves"].axes[0].texts}
+        self.assertEqual(sides, {-4000: {"left"}, 4000: {"right"}})
+
+    def test_points_of_a_calibrated_rate_are_named_by_how_busy_it_keeps_the_cpus(self):
+        cells = tuple(Cell(f"r{n}", "bwos-load", busy=n / 100, rate=1000 * n) for n in (30, 60, 90))
+        of = self.drawn(self.run_of(replace(made_up.SCENARIO, cells=cells, targets=())))
+        self.assertEqual([text.get_text() for text in of["curves"].axes[0].texts], ["30%", "60%", "90%"])
+        ticks = of["by-load"].axes[0].get_xticklabels()
+        self.assertEqual([tick.get_text() for tick in ticks], ["30k\n30%", "60k\n60%", "90k\n90%"])
+
+    def test_latency_is_of_the_percentiles_that_were_measured(self):
+        for more, named in (({}, "● 50 %, ♦ 90 %, ■ 99 %"), ({"p999_us": 9e3}, "● 50 %, ♦ 90 %, ■ 99 %, ▲ 99.9 %")):
+            of = self.drawn(self.run_of(**more))
+            self.assertEqual(of["latency"].axes[-1].get_xlabel(), f"latency\n{named}")
+
+    def test_fewer_than_three_rounds_are_drawn_without_an_interval(self):
+        for rounds, intervals in ((2, False), (3, True)):
+            of = self.drawn(self.run_of(sweep(2, "a"), rounds=rounds))
+            wide = [line for line in of["ratios"].axes[0].lines if line.get_linewidth() == 2]
+            self.assertEqual(bool(wide), intervals)
+            bars = [bar for ax in of["by-load"].axes[1:] for lines in ax.collections for bar in lines.get_segments()]
+            self.assertEqual(any(low[1] != high[1] for low, high in bars), intervals)
+
     def test_no_figure_lies_outside_its_axes(self):
         seen = []
 
@@ -319,16 +411,17 @@ class Figures(Folder):
         self.assertEqual(len(set(seen)), 10)
 
     def test_a_server_keeps_its_look_in_all_pictures_and_no_two_share_one(self):
-        looks = list(figures._Artist(self.run_of(sweep(9)), self.folder).look.values())
+        looks = list(figures._Artist(self.run_of(sweep(20)), self.folder).look.values())
         self.assertEqual(len(set(looks)), len(looks))
-        self.assertEqual(len({color for color, _ in looks[:8]}), 8)
+        for of in zip(*looks[:10]):
+            self.assertEqual(len(set(of)), 10, "colours, then markers")
 
     def test_runs_with_gaps_are_drawn(self):
         scenario = sweep(4, "a")
         made = [
             e for e in made_up.records(scenario) if e["variant"] != "v3" and (e["cell"], e["variant"]) != ("a50", "v0")
         ]
-        made = [e | ({"p99_us": "", "p50_us": ""} if e["cell"] == "own" else {}) for e in made]
+        made = [e | ({"p99_us": "", "p90_us": "", "p50_us": ""} if e["cell"] == "own" else {}) for e in made]
         self.assertEqual(len(self.draw(kept.load(made_up.write(self.folder, made, scenario)))), 4)
 
     def test_a_run_that_failed_altogether_has_a_page(self):

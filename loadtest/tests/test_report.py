@@ -31,8 +31,9 @@ class Tables(unittest.TestCase):
         records = [record(1, "ours", 5.5), record(1, "floor", 5.0), record(2, "ours", 11.0), record(2, "floor", 10.0)]
         heading, ours, floor = report.cell_table(SCENARIO, records, "c64").splitlines()
         self.assertIn("CPU / floor", heading)
-        self.assertRegex(ours, r"^ours +2 +8\.25 ±\d+\.\d% .* 1\.100 \[1\.100, 1\.100\] ")
-        self.assertRegex(floor, r"^floor +2 +7\.50 .* 1\.000 \[1\.000, 1\.000\]")
+        self.assertRegex(ours, r"^ours +2 +8\.25 ±\d+\.\d% .* 1\.100 \(1\.100 to 1\.100\) ")
+        self.assertRegex(floor, r"^floor +2 +7\.50 .* 1\.000 \(1\.000 to 1\.000\)")
+        self.assertIn("of fewer than 3 rounds (their range)", report.text(SCENARIO, records))
         self.assertNotIn("req/s", heading, "a metric nobody measured has no column")
 
     def test_a_server_that_its_client_did_not_keep_busy_is_marked(self):
@@ -44,19 +45,29 @@ class Tables(unittest.TestCase):
         self.assertIn("* the server kept its CPU less than 95% busy", text)
         self.assertNotIn("less than 95%", report.text(SCENARIO, records[:3]))
 
-    def test_targets_are_met_by_their_median(self):
-        records = [record(n, "ours", 5.4 + 0.2 * (n == 3)) for n in (1, 2, 3)]
-        records += [record(n, "floor", 5.0) for n in (1, 2, 3)]
+    def verdict(self, *ratios: float) -> str:
+        records = [record(n, "ours", 5 * ratio) for n, ratio in enumerate(ratios)]
+        records += [record(n, "floor", 5.0) for n, _ in enumerate(ratios)]
         _, ratio, absolute = report.target_table(SCENARIO, records).splitlines()
-        self.assertRegex(ratio, r"1\.080 +\[1\.080, 1\.120\] +1\.100 +3 +met")
-        self.assertTrue(absolute.endswith("MISSED"))
+        self.assertTrue(absolute.endswith("MISSED") or len(ratios) < 3)
+        return ratio.partition("c64")[2].strip()
+
+    def test_targets_are_met_or_missed_by_the_whole_interval(self):
+        self.assertRegex(self.verdict(1.08, 1.08, 1.095), r"^1\.080 +\[1\.080, 1\.095\] +1\.100 +3 +met$")
+        self.assertRegex(self.verdict(1.08, 1.08, 1.12), r"^1\.080 +\[1\.080, 1\.120\] +1\.100 +3 +undecided$")
+        self.assertRegex(self.verdict(1.08, 1.12, 1.12), r"^1\.120 +\[1\.080, 1\.120\] +1\.100 +3 +undecided$")
+        self.assertRegex(self.verdict(1.11, 1.12, 1.12), r"^1\.120 +\[1\.110, 1\.120\] +1\.100 +3 +MISSED$")
+
+    def test_two_rounds_decide_no_target(self):
+        self.assertRegex(self.verdict(1.07, 1.08), r"\(1\.070 to 1\.080\) +1\.100 +2 +undecided$")
+        self.assertRegex(self.verdict(1.2), r"\(1\.200 to 1\.200\) +1\.100 +1 +undecided$")
 
     def test_a_target_may_be_a_difference(self):
         scenario = replace(SCENARIO, targets=(replace(SCENARIO.targets[0], limit=1000, less=True),))
         records = [record(n, "ours", cpu) for n, cpu in ((1, 7000.0), (2, 8000.0), (3, 8100.0))]
         records += [record(n, "floor", cpu) for n, cpu in ((1, 5000.0), (2, 6999.0), (3, 7100.0))]
         _, line = report.target_table(scenario, records).splitlines()
-        self.assertRegex(line, r"^server_cpu_us ours - floor, c64 +1,001 +\[1,000, 2,000\] +1,000 +3 +MISSED$")
+        self.assertRegex(line, r"^server_cpu_us ours - floor, c64 +1,001 +\[1,000, 2,000\] +1,000 +3 +undecided$")
 
     def test_a_target_without_figures_is_not_measured(self):
         self.assertEqual(report.target_table(SCENARIO, []).count("not measured"), 2)

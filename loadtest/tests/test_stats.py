@@ -28,6 +28,13 @@ class Bootstrap(unittest.TestCase):
     def test_of_equal_values_has_no_width(self):
         self.assertEqual(stats.estimate([2.0] * 10), stats.Estimate(2.0, 2.0, 2.0, 10))
 
+    def test_of_fewer_than_three_rounds_is_their_range_and_is_shown_as_one(self):
+        for values, shown in (
+            ([2.0], "(2.000 to 2.000)"), ([3.0, 1.0], "(1.000 to 3.000)"), ([1.0] * 3, "[1.000, 1.000]"),
+        ):  # fmt: skip
+            found = stats.estimate(values)
+            self.assertEqual((found.spread(), found.is_range), (shown, len(values) < 3))
+
     def test_is_the_same_each_time(self):
         values = [random.Random(4).random() for _ in range(15)]
         self.assertEqual(stats.estimate(values), stats.estimate(values))
