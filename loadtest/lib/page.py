@@ -213,6 +213,7 @@ def write(folder: Path, baseline: str | None = None) -> str:
         pictures, missing = [], True
         print(NO_MATPLOTLIB.format(python=sys.executable, why=why, folder=folder), file=sys.stderr)
     (folder / "report.html").write_text(render(run, pictures, ratios, missing))
+    (folder / "report.txt").write_text(report.text(run.scenario, run.records))
     return f"{folder / 'report.html'}: {len(pictures)} figures"
 
 

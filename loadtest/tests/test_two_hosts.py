@@ -195,8 +195,8 @@ class TwoHosts(unittest.TestCase):
         self.wire("up")
         said += child.communicate(timeout=200)[0]
         marked = [row for row in self.rows() if row["failed"] or row["errors"] != "0"]
-        # What comes between two measurements costs the next one that needs it, or, of a dead server, none.
-        self.assertIn(len(marked), (1, 2), said)
+        # One each, or none for what comes between two measurements: the server is started again for the next.
+        self.assertLessEqual(len(marked), 2, said)
         self.assertEqual(child.returncode, int(any(row["failed"] for row in marked)), said)
         self.assert_all_measured(failed=len(marked))
         self.assert_nothing_left()
