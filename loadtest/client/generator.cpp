@@ -59,6 +59,7 @@ class generator {
     set_ = ::epoll_create1(EPOLL_CLOEXEC);
     if (set_ < 0) throw std::system_error(errno, std::generic_category(), "epoll_create1");
     result_.classes.resize(with.classes.size());
+    result_.drained = with.drain_s > 0;
     std::vector<std::vector<std::size_t>> mine(with.classes.size());  // connections by class
     std::uint64_t number = 0;  // of a connection among all: whose share it is
     for (std::size_t c = 0; c < with.classes.size(); ++c) {

@@ -165,8 +165,9 @@ options parse_command_line(int argc, char** argv) {
       "Open loop, where a class has a rate: requests leave when they are due, whether or not\n"
       "earlier ones were answered, and latency counts from when they were due. Closed loop,\n"
       "where a class of HTTP/2 or gRPC has none: each connection keeps `streams` requests in\n"
-      "flight. Exits 1 when any request failed or the server cannot be reached, 2 for a bad\n"
-      "flag.",
+      "flight. Exits 1 when any request failed or stayed unanswered for --drain seconds after the\n"
+      "last (not with --drain 0, which waits for none), when the server cannot be reached or the\n"
+      "result not be written; 2 for a bad flag.",
       "bwos-load");
   app.add_option("--target", target, "IPv4 address and port")->capture_default_str();
   app.add_option(

@@ -63,6 +63,7 @@ struct outcome {
   std::vector<class_outcome> classes;  // in the order of options.classes
   histogram lateness_ns;               // from due to handed to the kernel, over the window
   double client_cpu_s = 0;             // all threads, over the window
+  bool drained = true;                 // late answers were waited for
   // Warm-up included: what the server did in its whole life under this run.
   std::uint64_t sent_in_all = 0;
   std::uint64_t answered_in_all = 0;
@@ -73,9 +74,13 @@ struct outcome {
     return sum;
   }
 
+  // An answer that is still missing after the wait is as wrong as a bad one; without a wait the
+  // last ones are always missing.
   std::uint64_t failures() const {
     std::uint64_t sum = 0;
-    for (const class_outcome& each : classes) sum += each.all_failures();
+    for (const class_outcome& each : classes) {
+      sum += each.all_failures() + (drained ? each.outstanding : 0);
+    }
     return sum;
   }
 
@@ -83,6 +88,7 @@ struct outcome {
     for (std::size_t i = 0; i < classes.size(); ++i) classes[i].merge(other.classes[i]);
     lateness_ns.merge(other.lateness_ns);
     client_cpu_s += other.client_cpu_s;
+    drained = drained && other.drained;
     sent_in_all += other.sent_in_all;
     answered_in_all += other.answered_in_all;
   }
