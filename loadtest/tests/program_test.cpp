@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -18,9 +19,10 @@ struct ended {
   std::string said;  // both of its outputs
 };
 
-// Words and redirections as a shell takes them; `before` stands in front of the program.
+// Words and redirections (of standard output alone) as a shell takes them; `before` stands in front
+// of the program.
 ended load(const std::string& words, const std::string& before = {}) {
-  const std::string command = before + " timeout 30 " LOAD " " + words + " 2>&1";
+  const std::string command = before + " timeout 30 " LOAD " 2>&1 " + words;
   std::FILE* const out = ::popen(command.c_str(), "r");
   if (out == nullptr) throw std::runtime_error("popen");
   ended result;
@@ -72,49 +74,47 @@ TEST(load_program, answers_that_never_came_are_failures_where_they_were_waited_f
   EXPECT_EQ(not_waited.code, 0) << not_waited.said;
 }
 
-class load_refusal : public testing::TestWithParam<std::array<const char*, 2>> {};
-INSTANTIATE_TEST_SUITE_P(
-    flags, load_refusal,
-    testing::Values(
-        std::array{"--duration nan", "--duration nan: must lie in 0.01 to 86400"},
-        std::array{"--warmup nan", "--warmup nan: must lie in 0 to 3600"},
-        std::array{"--drain nan", "--drain nan: must lie in 0 to 3600"},
-        std::array{"--drain -nan", "--drain -nan: must lie in 0 to 3600"},
-        std::array{"--duration inf", "--duration inf: must lie in 0.01 to 86400"},
-        std::array{"--duration 1s", "--duration 1s: must lie in 0.01 to 86400"},
-        std::array{"--duration ''", "--duration '': must lie in 0.01 to 86400"},
-        std::array{"--threads 0", "--threads 0: must lie in 1 to 256"},
-        std::array{"--realtime 100", "--realtime 100: must lie in 0 to 99"},
-        std::array{"--seed -1", "--seed -1: must lie in 0 to 9223372036854775807"},
-        std::array{"--seed 99999999999999999999",
-                   "--seed 99999999999999999999: must lie in 0 to 9223372036854775807"},
-        std::array{"--seed 9223372036854775808",
-                   "--seed 9223372036854775808: must lie in 0 to 9223372036854775807"},
-        std::array{"--arrivals 0", "--arrivals 0: must be fixed or poisson"},
-        std::array{"--arrivals Fixed", "--arrivals Fixed: must be fixed or poisson"},
-        std::array{"--target 127.0.0.1:0", "--target port=0: must lie in 1 to 65535"},
-        std::array{"--target x", "--target 'x' is not an IPv4 address and a port"},
-        std::array{"--class connections=0", "--class connections=0: must lie in 1 to 60000"},
-        std::array{"--class rate=nan", "--class rate=nan: must lie in 0.001 to 1e+07"},
-        std::array{"--class color=red", "--class has no key 'color': valid are name,"},
-        std::array{"--class name=a,rate=5,rate=6", "--class rate=6: rate stands twice"},
-        std::array{"--class path=/b --class path=/b",
-                   "--class name=/b: two have it (without a name it is the path)"},
-        std::array{"--class name=a,protocol=h2,rate=5 --class name=a,path=/b",
-                   "--class name=a: two have it"},
-        std::array{"--class protocol=h2,rate=5,over=x", "--class over=x: must be the name of"},
-        std::array{"--json= --spin", "--json: no value behind '='"},
-        std::array{"--duration= 5", "--duration: no value behind '='"},
-        std::array{"--spin=", "--spin: no value behind '='"}));
+// What is given, and how the line that refuses it begins.
+const std::vector<std::array<std::string, 2>> refusals = {
+    {{"--duration nan", "--duration nan: must lie in 0.01 to 86400"}},
+    {{"--warmup nan", "--warmup nan: must lie in 0 to 3600"}},
+    {{"--drain nan", "--drain nan: must lie in 0 to 3600"}},
+    {{"--drain -nan", "--drain -nan: must lie in 0 to 3600"}},
+    {{"--duration inf", "--duration inf: must lie in 0.01 to 86400"}},
+    {{"--duration 1s", "--duration 1s: must lie in 0.01 to 86400"}},
+    {{"--duration ''", "--duration '': must lie in 0.01 to 86400"}},
+    {{"--threads 0", "--threads 0: must lie in 1 to 256"}},
+    {{"--realtime 100", "--realtime 100: must lie in 0 to 99"}},
+    {{"--seed -1", "--seed -1: must lie in 0 to 9223372036854775807"}},
+    {{"--seed 99999999999999999999",
+      "--seed 99999999999999999999: must lie in 0 to 9223372036854775807"}},
+    {{"--seed 9223372036854775808",
+      "--seed 9223372036854775808: must lie in 0 to 9223372036854775807"}},
+    {{"--arrivals 0", "--arrivals 0: must be fixed or poisson"}},
+    {{"--arrivals Fixed", "--arrivals Fixed: must be fixed or poisson"}},
+    {{"--target 127.0.0.1:0", "--target port=0: must lie in 1 to 65535"}},
+    {{"--target x", "--target 'x' is not an IPv4 address and a port"}},
+    {{"--class connections=0", "--class connections=0: must lie in 1 to 60000"}},
+    {{"--class rate=nan", "--class rate=nan: must lie in 0.001 to 1e+07"}},
+    {{"--class color=red", "--class has no key 'color': valid are name,"}},
+    {{"--class name=a,rate=5,rate=6", "--class rate=6: rate stands twice"}},
+    {{"--class path=/b --class path=/b",
+      "--class name=/b: two have it (without a name it is the path)"}},
+    {{"--class name=a,protocol=h2,rate=5 --class name=a,path=/b", "--class name=a: two have it"}},
+    {{"--class protocol=h2,rate=5,over=x", "--class over=x: must be the name of"}},
+    {{"--json= --spin", "--json: no value behind '='"}},
+    {{"--duration= 5", "--duration: no value behind '='"}},
+    {{"--spin=", "--spin: no value behind '='"}}};
 
 // Nothing listens on port 1: what is not refused ends with 1.
-TEST_P(load_refusal, names_flag_value_and_range) {
-  const auto [given, line] = GetParam();
-  const std::string words(given);
-  const char* const target = words.starts_with("--target") ? "" : "--target 127.0.0.1:1 ";
-  const ended refused = load(target + ("--class path=/ " + words));
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(refused.said.starts_with("bwos-load: " + std::string(line))) << refused.said;
+TEST(load_program, a_refusal_names_flag_value_and_range) {
+  for (const auto& [given, line] : refusals) {
+    const bool has_target = given.starts_with("--target");
+    const ended refused =
+        load((has_target ? "" : "--target 127.0.0.1:1 ") + ("--class path=/ " + given));
+    EXPECT_EQ(refused.code, 2) << given;
+    EXPECT_TRUE(refused.said.starts_with("bwos-load: " + line)) << given << "\n" << refused.said;
+  }
 }
 
 TEST(load_program, the_ends_of_the_ranges_are_taken) {
@@ -130,6 +130,47 @@ TEST(load_program, help_tells_the_names_of_the_arrivals_only) {
   EXPECT_EQ(helped.code, 0);
   EXPECT_NE(helped.said.find("--arrivals fixed|poisson"), std::string::npos) << helped.said;
   EXPECT_EQ(helped.said.find("->"), std::string::npos) << helped.said;
+}
+
+TEST(load_program, the_json_file_is_opened_before_the_run) {
+  const ended refused = load("--target 127.0.0.1:1 --class path=/ --json /nowhere/a.json");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.said, "bwos-load: --json /nowhere/a.json: No such file or directory\n");
+}
+
+TEST(load_program, a_result_that_cannot_be_written_is_an_error) {
+  const silent_listener server;
+  const std::string run = server.target() + short_run + "0 ";
+  const std::string full = ": No space left on device\n";
+  for (const char* words : {">/dev/full", "--json - >/dev/full"}) {
+    const ended lost = load(run + words);
+    EXPECT_EQ(lost.code, 1) << words;
+    EXPECT_EQ(lost.said, "bwos-load: standard output" + full) << words;
+  }
+  const ended lost = load(run + "--json /dev/full >/dev/null");
+  EXPECT_EQ(lost.code, 1);
+  EXPECT_EQ(lost.said, "bwos-load: --json /dev/full" + full);
+}
+
+TEST(load_program, more_connections_than_descriptors_are_refused_before_the_first) {
+  const std::string words =
+      "--target 127.0.0.1:1 --class connections=60 --class name=b,connections=40";
+  const ended refused = load(words, "ulimit -n 100;");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.said,
+            "bwos-load: --class connections=100 in all: 117 descriptors are needed, the limit is "
+            "100: raise the hard one (ulimit -Hn)\n");
+  // Just enough: nothing listens there.
+  const ended enough = load(words, "ulimit -n 117;");
+  EXPECT_EQ(enough.code, 1) << enough.said;
+}
+
+TEST(load_program, connections_of_another_class_need_no_descriptors) {
+  const ended done = load(
+      "--target 127.0.0.1:1 --class name=a,protocol=h2,connections=60,rate=9 "
+      "--class name=b,protocol=h2,rate=9,over=a",
+      "ulimit -n 77;");
+  EXPECT_EQ(done.code, 1) << done.said;
 }
 
 }  // namespace
