@@ -446,7 +446,8 @@ std::vector<given_value> given_elsewhere(const CLI::App& app, int argc, const ch
 void parse_all(CLI::App& app, const std::vector<given_value>& elsewhere, int argc,
                const char* const* argv) {
   std::vector<std::string> arguments;
-  for (const given_value& each : elsewhere) each.append_to(arguments);
+  for (const given_value& each : elsewhere)
+    each.append_to(arguments, app.get_option(each.flag)->get_expected_max() == 0);
   arguments.insert(arguments.end(), argv + 1, argv + argc);
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants it
   app.parse(std::move(arguments));

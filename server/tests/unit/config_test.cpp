@@ -504,6 +504,29 @@ TEST(config_sources, a_bad_value_is_told_as_a_flags_with_its_source) {
             std::string::npos);
 }
 
+TEST(config_sources, an_empty_value_is_none_or_told_as_a_flags) {
+  const variable pin("BWOS_PIN", "");
+  EXPECT_EQ(refusal_of(parse({})), "bwos-server: --pin '': must be true or false (BWOS_PIN)\n");
+  EXPECT_TRUE(accepted(parse({"--pin"})).pin);
+  const file text("pin = \"\"\n");
+  EXPECT_FALSE(accepted(parse({"--config", text.path(), "--pin=false"})).pin);
+  int switches = 0;
+  for (const std::string& flag : flags_of_help()) {
+    if (flag == "--help" || flag == "--version" || flag == "--config") continue;
+    const std::string entry = flag.substr(2);
+    const variable none("BWOS_PIN", "false");
+    const file empty(entry + " = \"\"\n");
+    const parsed result = parse({"--config", empty.path(), "--http-listen", "127.0.0.1:1"});
+    if (flag == "--http-listen" || flag == "--pin" || result.line.exit_code == std::nullopt)
+      continue;  // given again, or one that may be empty
+    const std::string refusal = refusal_of(result);
+    EXPECT_TRUE(refusal.starts_with("bwos-server: " + flag + " '': must be ")) << refusal;
+    EXPECT_TRUE(refusal.ends_with(std::string(" (") + empty.path() + ")\n")) << refusal;
+    if (refusal.find("must be true or false") != std::string::npos) ++switches;
+  }
+  EXPECT_EQ(switches, 2);  // and --pin
+}
+
 TEST(config_sources, what_the_executor_would_ignore_is_a_mistake_where_it_was_given) {
   struct ignored {
     std::string executor;
