@@ -58,7 +58,7 @@ class group {
                 std::chrono::microseconds least, std::chrono::microseconds most,
                 const std::string& meaning) {
     const std::string valid = "a time from " + format_duration(least) + " to " +
-                              format_duration(most) + " with its unit (us, ms, s, m)";
+                              format_duration(most) + " with its unit (us, ms, s, m, h)";
     add(flag, "TIME", meaning, format_duration(to), valid,
         [&to, least, most](const std::string& text) {
           const auto value = parse_duration(text);
@@ -174,7 +174,7 @@ void add_flags(CLI::App& app, config& to) {
   workers.toggle("--pin", to.pin, "Pin each worker to a CPU");
   workers.toggle("--asio-lane", to.asio_lane,
                  "With --executor asio-io-context: routes that are long by --lane-threshold-us run "
-                 "on a second asio::thread_pool, of one thread less");
+                 "on a second asio::thread_pool, of one thread less, but at least one");
   workers.number(
       "--lane-threshold-us", to.lane_threshold_us, 0, 1'000'000,
       "Requests of a route, and calls of a unary method of native gRPC, that take longer on "
@@ -221,7 +221,8 @@ void add_flags(CLI::App& app, config& to) {
   http2.bytes(
       "--h2-request-bytes-max", to.http2.request_bytes_max, 1 << 20, std::size_t{1} << 36,
       "Unfinished messages beyond the connection's window of 16 MiB; above: REFUSED_STREAM");
-  http2.number("--h2-acks-max", to.http2.acks_max, 1, 65536,
+  http2.number("--h2-acks-max", to.http2.acks_max, 1,
+               static_cast<std::uint64_t>(h2::idle_frames_burst),
                "Acknowledgements that wait likewise; above: the connection ends");
   http2.number("--h2-ping-strikes-max", to.http2.ping_strikes_max, 0, 1'000'000,
                "PINGs of a gRPC peer that come too soon, and no answer between; above: GOAWAY "
@@ -262,8 +263,7 @@ void add_flags(CLI::App& app, config& to) {
 
   group logging(app, "Logging");
   std::vector<std::pair<std::string, std::string>> levels;
-  for (const char* level : {"trace", "debug", "info", "warn", "error", "off"})
-    levels.emplace_back(level, level);
+  for (const char* level : {"info", "warn", "off"}) levels.emplace_back(level, level);
   logging.choice<std::string>("--log-level", to.log_level, std::move(levels),
                               "What goes to stderr");
   logging.choice<log_format>("--log-format", to.log_format,
