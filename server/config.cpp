@@ -259,7 +259,7 @@ void add_flags(CLI::App& app, config& to) {
   timeouts.duration("--drain-idle", to.http.drain_idle, 0ms, 24h,
                     "Then: an HTTP connection without a request ends");
   timeouts.duration("--drain-timeout", to.drain_timeout, 0ms, 24h,
-                    "Then: what runs may take so long");
+                    "Then: what runs may take so long; a handler that computes is waited for yet");
 
   group logging(app, "Logging");
   std::vector<std::pair<std::string, std::string>> levels;

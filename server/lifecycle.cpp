@@ -282,7 +282,9 @@ void server::drain(const termination_signals& signals) {
   }
   grpc_end.join();
   if (http_ && http_->connections() > 0) {
-    spdlog::warn("{} HTTP connections cut off at the end of --drain-timeout", http_->connections());
+    // Where a handler computes, the runtime waits for it, and the answer may go out yet.
+    spdlog::warn("{} HTTP connections were not done at the end of --drain-timeout",
+                 http_->connections());
   }
   runtime_->stop();
 }
