@@ -144,9 +144,11 @@ void add_flags(CLI::App& app, config& to) {
                               "--executor asio-io-context");
   listening.number("--backlog", to.backlog, 1, 65535,
                    "Connections that wait to be accepted; an inherited socket has its own");
-  listening.number("--connections-max", to.connections_max, 1, 1'000'000,
-                   "HTTP connections at once; above: 503. Native gRPC's likewise; above: closed",
-                   "what the descriptors allow, at most 65536");
+  listening.number(
+      "--connections-max", to.connections_max, 1, 1'000'000,
+      "HTTP connections at once, no more than the descriptors allow; above: 503. Native "
+      "gRPC's likewise; above: closed",
+      "what the descriptors allow, at most 65536");
 
   group workers(app, "Workers");
   workers.choice<executor_kind>(

@@ -5,6 +5,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -201,6 +202,26 @@ class Lifecycle(unittest.TestCase):
                 self.assertIsNone(server.process.poll())
                 server.signal(number)
                 self.assertEqual(server.wait(), 128 + number, "".join(server.log))
+
+    def test_limits_that_the_system_cuts_are_named(self):
+        def few():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+
+        kernels = int(pathlib.Path("/proc/sys/net/core/somaxconn").read_text("ascii"))
+        server = self.serve("--connections-max", "50", "--backlog", str(min(kernels, 65535)))
+        self.assertEqual(server.stop(), 0)
+        self.assertFalse(any("--connections-max" in line or "--backlog" in line for line in server.log), server.log)
+        server = self.serve("--connections-max", "1000", "--backlog", "65535", before=few)
+        sockets = [server.connect() for _ in range(51)]
+        for s in sockets:
+            s.sendall(READYZ)
+        self.assertEqual(sorted(read_response(s).status for s in sockets), [200] * 50 + [503])
+        for s in sockets:
+            s.close()
+        self.assertEqual(server.stop(), 0)
+        self.assertRegex("".join(server.log), r"\[warning\] --connections-max 1000: only 50, .* 100 .*RLIMIT_NOFILE")
+        if kernels < 65535:
+            self.assertRegex("".join(server.log), rf"\[warning\] --backlog 65535: only {kernels}, .*somaxconn")
 
     def test_load_during_the_drain_loses_no_answer_that_was_begun(self):
         server = self.serve()
