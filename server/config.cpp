@@ -337,6 +337,23 @@ void refuse_what_grpc_ignores(const CLI::App& app, const config& parsed) {
   refuse("--grpc-handlers-max", "its connections are gRPC's");
 }
 
+/// Flags of what another flag has turned off.
+void refuse_what_is_off(const CLI::App& app, const config& parsed) {
+  if (parsed.lane_threshold_us == 0) {
+    const refusal refuse(app, "--lane-threshold-us 0");
+    refuse("--lane-age", "no request waits in the lane");
+    if (parsed.asio_lane) refuse("--asio-lane", "no request goes through the lane");
+  }
+  if (parsed.http2.keepalive.count() == 0) {
+    const refusal refuse(app, "--h2-keepalive 0");
+    refuse("--h2-keepalive-timeout", "no PING is sent");
+  }
+  if (parsed.http2.age_max.count() == 0) {
+    const refusal refuse(app, "--h2-age-max 0");
+    refuse("--h2-age-grace", "no connection is too old");
+  }
+}
+
 /// Who serves gRPC, where that was not said.
 void choose_grpc(const CLI::App& app, config& to) {
   const bool ours = to.executor != executor_kind::asio_io_context;
@@ -365,6 +382,7 @@ void check_together(const CLI::App& app, const config& parsed) {
     throw bad_value("--reactor-group", std::to_string(parsed.reactor_group),
                     "1 with --reactor io_uring: a ring belongs to one worker");
   }
+  refuse_what_is_off(app, parsed);
   if (parsed.access_log.file.empty()) {
     const refusal refuse(app, "no --access-log");
     refuse("--access-log-sample", "there is none");

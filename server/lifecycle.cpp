@@ -64,6 +64,22 @@ void log_what_is_cut(const config& settings, const inherited_sockets& given) {
   }
 }
 
+/// Flags about gRPC or HTTP, where neither an address nor an inherited socket is there for it.
+void refuse_what_nobody_serves(const config& settings, const inherited_sockets& given) {
+  const bool http = given.http || !settings.http_listen.empty();
+  const bool grpc = given.grpc || !settings.grpc_listen.empty();
+  if (settings.grpc_test_service && !grpc) {
+    throw start_error(
+        "--grpc-test-service true: must be left out with --grpc-listen '': nobody serves gRPC");
+  }
+  const bool logged = http || settings.grpc_by == grpc_kind::native;
+  if (!settings.access_log.file.empty() && !logged) {
+    throw start_error("--access-log " + settings.access_log.file +
+                      ": must be left out with --http-listen '' and --grpc grpc++: gRPC C++'s "
+                      "answers are not logged");
+  }
+}
+
 [[noreturn]] void refuse_address(const char* flag, const std::optional<inherited_socket>& given,
                                  const std::string& address, const std::exception& why) {
   if (given) {
@@ -116,6 +132,7 @@ server::server(const config& settings, service_manager manager, inherited_socket
       queue_age_(runtime_->workers_of_ours(), settings_.queue_age_max),
       stalls_(runtime_->workers_of_ours(), settings_.stall_timeout),
       manager_(std::move(manager)) {
+  refuse_what_nobody_serves(settings_, given_);
   service_.work_us_max = settings_.work_us_max;
   service_.has_test_service = settings_.grpc_test_service;
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };

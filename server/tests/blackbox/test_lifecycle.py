@@ -284,6 +284,13 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(self.refuse("--unknown"), "--unknown")
         self.assertRegex(self.refuse("--workers"), "--workers")
 
+    def test_flags_of_what_nobody_serves_are_mistakes(self):
+        here = "127.0.0.1:0"
+        self.assertRegex(self.refuse("--http-listen", here, "--grpc-listen", "", "--grpc-test-service"),
+                         "--grpc-test-service true: must be left out with --grpc-listen ''")
+        line = self.refuse("--http-listen", "", "--grpc-listen", here, "--grpc", "grpc++", "--access-log", "-")
+        self.assertRegex(line, r"--access-log -: must be left out with --http-listen '' and --grpc grpc\+\+")
+
     def test_help_and_version(self):
         for flag, pattern in (("--help", "Timeouts:"), ("--version", r"^bwos-server \d+\.\d+\.\d+")):
             done = subprocess.run([SERVER, flag], capture_output=True, text=True, timeout=PATIENCE, check=True)

@@ -467,6 +467,37 @@ TEST(config, native_grpc_needs_sockets_of_ours_and_each_grpc_its_own_flags) {
   EXPECT_EQ(accepted(parse({"--h2-acks-max", "2"})).http2.acks_max, 2U);
 }
 
+TEST(config, flags_of_what_another_has_turned_off_are_mistakes) {
+  struct off {
+    std::vector<const char*> with;
+    std::string by;
+    std::vector<const char*> without;
+  };
+  const std::vector<off> all = {
+      {{"--lane-age", "1ms", "--lane-threshold-us", "0"},
+       "--lane-age 1ms: must be left out with --lane-threshold-us 0: ",
+       {"--lane-age", "1ms"}},
+      {{"--executor", "asio-io-context", "--asio-lane", "--lane-threshold-us", "0"},
+       "--asio-lane true: must be left out with --lane-threshold-us 0: ",
+       {"--executor", "asio-io-context", "--asio-lane"}},
+      {{"--h2-keepalive-timeout", "2s", "--h2-keepalive", "0"},
+       "--h2-keepalive-timeout 2s: must be left out with --h2-keepalive 0: ",
+       {"--h2-keepalive-timeout", "2s"}},
+      {{"--h2-age-grace", "4s"},
+       "--h2-age-grace 4s: must be left out with --h2-age-max 0: ",
+       {"--h2-age-grace", "4s", "--h2-age-max", "1h"}}};
+  for (const auto& [with, by, without] : all) {
+    const std::string refusal = refusal_of(parse(with));
+    EXPECT_TRUE(refusal.starts_with("bwos-server: " + by)) << refusal;
+    accepted(parse(without));
+  }
+  // The lane is off by default where workers have reactors of their own.
+  accepted(parse({"--reactor-group", "1", "--lane-age", "1ms"}));
+  accepted(parse({"--lane-threshold-us", "0"}));
+  accepted(parse({"--h2-keepalive", "0"}));
+  accepted(parse({"--h2-age-max", "0"}));
+}
+
 TEST(config, http2_has_its_times_and_strikes) {
   const parsed result =
       parse({"--h2-keepalive", "1s", "--h2-keepalive-timeout", "2s", "--h2-age-max", "3s",
