@@ -28,19 +28,27 @@ reachable() {
   esac
 }
 
-# From the server's line "listening http=HOST:PORT grpc=HOST:PORT".
+# From the server's line "listening http=HOST:PORT grpc=HOST:PORT", of which one may be missing.
 print_hints() {
   local http grpc
   http=$(reachable "$(sed -n 's/.*http=\([^ ]*\).*/\1/p' <<<"$1")")
   grpc=$(reachable "$(sed -n 's/.*grpc=\([^ ]*\).*/\1/p' <<<"$1")")
-  cat <<HINTS
-
-HTTP on http://$http, gRPC on $grpc. From another terminal (apt-get install curl):
+  printf '\n'
+  if [[ -n $http ]]; then
+    cat <<HINTS
+HTTP on http://$http. From another terminal (apt-get install curl):
   curl http://$http/
   curl -d 'hello' -H 'Content-Type: text/plain' http://$http/echo
   wrk -t2 -c64 -d10s --latency http://$http/plaintext
-ghz needs Go 1.23 or newer: go install github.com/bojand/ghz/cmd/ghz@v0.121.0
+HINTS
+  fi
+  if [[ -n $grpc ]]; then
+    cat <<HINTS
+gRPC on $grpc. ghz needs Go 1.23 or newer: go install github.com/bojand/ghz/cmd/ghz@v0.121.0
   ghz --insecure --call helloworld.Greeter.SayHello -d '{"name":"world"}' -c 64 -z 10s $grpc
+HINTS
+  fi
+  cat <<HINTS
 A minute of load on each executor, without this server, and a report with figures:
   /usr/bin/python3 loadtest/run.py loadtest/plans/quick.toml
 Ctrl-C ends the server once requests in flight are answered.
@@ -55,7 +63,7 @@ annotate() {
   local line
   while IFS= read -r line; do
     printf '%s\n' "$line"
-    if [[ $line == *'listening http='* ]]; then print_hints "$line"; fi
+    if [[ $line =~ ^listening\ (http|grpc)= ]]; then print_hints "$line"; fi
   done
 }
 

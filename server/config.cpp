@@ -58,7 +58,7 @@ class group {
                 std::chrono::microseconds least, std::chrono::microseconds most,
                 const std::string& meaning) {
     const std::string valid = "a time from " + format_duration(least) + " to " +
-                              format_duration(most) + " with its unit (us, ms, s, m)";
+                              format_duration(most) + " with its unit (us, ms, s, m, h)";
     add(flag, "TIME", meaning, format_duration(to), valid,
         [&to, least, most](const std::string& text) {
           const auto value = parse_duration(text);
@@ -144,9 +144,11 @@ void add_flags(CLI::App& app, config& to) {
                               "--executor asio-io-context");
   listening.number("--backlog", to.backlog, 1, 65535,
                    "Connections that wait to be accepted; an inherited socket has its own");
-  listening.number("--connections-max", to.connections_max, 1, 1'000'000,
-                   "HTTP connections at once; above: 503. Native gRPC's likewise; above: closed",
-                   "what the descriptors allow, at most 65536");
+  listening.number(
+      "--connections-max", to.connections_max, 1, 1'000'000,
+      "HTTP connections at once, no more than the descriptors allow; above: 503. Native "
+      "gRPC's likewise; above: closed",
+      "what the descriptors allow, at most 65536");
 
   group workers(app, "Workers");
   workers.choice<executor_kind>(
@@ -174,7 +176,7 @@ void add_flags(CLI::App& app, config& to) {
   workers.toggle("--pin", to.pin, "Pin each worker to a CPU");
   workers.toggle("--asio-lane", to.asio_lane,
                  "With --executor asio-io-context: routes that are long by --lane-threshold-us run "
-                 "on a second asio::thread_pool, of one thread less");
+                 "on a second asio::thread_pool, of one thread less, but at least one");
   workers.number(
       "--lane-threshold-us", to.lane_threshold_us, 0, 1'000'000,
       "Requests of a route, and calls of a unary method of native gRPC, that take longer on "
@@ -221,7 +223,8 @@ void add_flags(CLI::App& app, config& to) {
   http2.bytes(
       "--h2-request-bytes-max", to.http2.request_bytes_max, 1 << 20, std::size_t{1} << 36,
       "Unfinished messages beyond the connection's window of 16 MiB; above: REFUSED_STREAM");
-  http2.number("--h2-acks-max", to.http2.acks_max, 1, 65536,
+  http2.number("--h2-acks-max", to.http2.acks_max, 1,
+               static_cast<std::uint64_t>(h2::idle_frames_burst),
                "Acknowledgements that wait likewise; above: the connection ends");
   http2.number("--h2-ping-strikes-max", to.http2.ping_strikes_max, 0, 1'000'000,
                "PINGs of a gRPC peer that come too soon, and no answer between; above: GOAWAY "
@@ -258,12 +261,11 @@ void add_flags(CLI::App& app, config& to) {
   timeouts.duration("--drain-idle", to.http.drain_idle, 0ms, 24h,
                     "Then: an HTTP connection without a request ends");
   timeouts.duration("--drain-timeout", to.drain_timeout, 0ms, 24h,
-                    "Then: what runs may take so long");
+                    "Then: what runs may take so long; a handler that computes is waited for yet");
 
   group logging(app, "Logging");
   std::vector<std::pair<std::string, std::string>> levels;
-  for (const char* level : {"trace", "debug", "info", "warn", "error", "off"})
-    levels.emplace_back(level, level);
+  for (const char* level : {"info", "warn", "off"}) levels.emplace_back(level, level);
   logging.choice<std::string>("--log-level", to.log_level, std::move(levels),
                               "What goes to stderr");
   logging.choice<log_format>("--log-format", to.log_format,
@@ -335,6 +337,23 @@ void refuse_what_grpc_ignores(const CLI::App& app, const config& parsed) {
   refuse("--grpc-handlers-max", "its connections are gRPC's");
 }
 
+/// Flags of what another flag has turned off.
+void refuse_what_is_off(const CLI::App& app, const config& parsed) {
+  if (parsed.lane_threshold_us == 0) {
+    const refusal refuse(app, "--lane-threshold-us 0");
+    refuse("--lane-age", "no request waits in the lane");
+    if (parsed.asio_lane) refuse("--asio-lane", "no request goes through the lane");
+  }
+  if (parsed.http2.keepalive.count() == 0) {
+    const refusal refuse(app, "--h2-keepalive 0");
+    refuse("--h2-keepalive-timeout", "no PING is sent");
+  }
+  if (parsed.http2.age_max.count() == 0) {
+    const refusal refuse(app, "--h2-age-max 0");
+    refuse("--h2-age-grace", "no connection is too old");
+  }
+}
+
 /// Who serves gRPC, where that was not said.
 void choose_grpc(const CLI::App& app, config& to) {
   const bool ours = to.executor != executor_kind::asio_io_context;
@@ -363,6 +382,7 @@ void check_together(const CLI::App& app, const config& parsed) {
     throw bad_value("--reactor-group", std::to_string(parsed.reactor_group),
                     "1 with --reactor io_uring: a ring belongs to one worker");
   }
+  refuse_what_is_off(app, parsed);
   if (parsed.access_log.file.empty()) {
     const refusal refuse(app, "no --access-log");
     refuse("--access-log-sample", "there is none");
@@ -446,7 +466,8 @@ std::vector<given_value> given_elsewhere(const CLI::App& app, int argc, const ch
 void parse_all(CLI::App& app, const std::vector<given_value>& elsewhere, int argc,
                const char* const* argv) {
   std::vector<std::string> arguments;
-  for (const given_value& each : elsewhere) each.append_to(arguments);
+  for (const given_value& each : elsewhere)
+    each.append_to(arguments, app.get_option(each.flag)->get_expected_max() == 0);
   arguments.insert(arguments.end(), argv + 1, argv + argc);
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants it
   app.parse(std::move(arguments));

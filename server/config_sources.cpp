@@ -45,8 +45,10 @@ std::string name_of(const CLI::ConfigItem& entry) {
 
 }  // namespace
 
-void given_value::append_to(std::vector<std::string>& arguments) const {
-  if (value.empty()) {  // "--flag=" would take the next argument
+void given_value::append_to(std::vector<std::string>& arguments, bool is_switch) const {
+  if (value.empty() && is_switch) {  // "--flag=" would switch it on
+    arguments.push_back(flag + "=''");
+  } else if (value.empty()) {  // "--flag=" would take the next argument
     arguments.insert(arguments.end(), {flag, value});
   } else {
     arguments.push_back(flag + "=" + value);  // whatever it begins with

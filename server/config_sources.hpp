@@ -14,8 +14,8 @@ struct given_value {
   std::string value;
   std::string source;  ///< The variable's name or the file's.
 
-  /// What says the same on a command line, whatever the value.
-  void append_to(std::vector<std::string>& arguments) const;
+  /// What says the same on a command line, whatever the value. A switch has none behind it.
+  void append_to(std::vector<std::string>& arguments, bool is_switch) const;
 };
 
 /// A file that cannot be used; what() is the line for the user.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -28,12 +29,55 @@ std::size_t descriptor_limit() noexcept {
   return limit.rlim_cur;
 }
 
+/// More would wait without an answer for descriptors that others give back.
 std::size_t connections_max(const config& settings) noexcept {
-  if (settings.connections_max > 0) return settings.connections_max;
   const std::size_t limit = descriptor_limit();
   const std::size_t free =
       limit > 2 * descriptors_reserved ? limit - descriptors_reserved : limit / 2;
-  return std::min(free, connections_default_max);
+  return std::min(
+      free, settings.connections_max > 0 ? settings.connections_max : connections_default_max);
+}
+
+/// What the kernel cuts each listener's backlog to; none, where it does not say.
+std::optional<int> backlog_max() {
+  std::ifstream file("/proc/sys/net/core/somaxconn");
+  int value = 0;
+  return file >> value ? std::optional(value) : std::nullopt;
+}
+
+/// Limits that are lower than what was asked for. gRPC C++ and inherited sockets have backlogs of
+/// their own.
+void log_what_is_cut(const config& settings, const inherited_sockets& given) {
+  if (settings.connections_max > connections_max(settings)) {
+    spdlog::warn(
+        "--connections-max {}: only {}, as no more than {} descriptors may be open; raise the hard "
+        "limit of RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)",
+        settings.connections_max, connections_max(settings), descriptor_limit());
+  }
+  const bool http = !given.http && !settings.http_listen.empty();
+  const bool grpc =
+      !given.grpc && !settings.grpc_listen.empty() && settings.grpc_by == grpc_kind::native;
+  const std::optional<int> most = backlog_max();
+  if (most && settings.backlog > *most && (http || grpc)) {
+    spdlog::warn("--backlog {}: only {}, the kernel's most; raise net.core.somaxconn",
+                 settings.backlog, *most);
+  }
+}
+
+/// Flags about gRPC or HTTP, where neither an address nor an inherited socket is there for it.
+void refuse_what_nobody_serves(const config& settings, const inherited_sockets& given) {
+  const bool http = given.http || !settings.http_listen.empty();
+  const bool grpc = given.grpc || !settings.grpc_listen.empty();
+  if (settings.grpc_test_service && !grpc) {
+    throw start_error(
+        "--grpc-test-service true: must be left out with --grpc-listen '': nobody serves gRPC");
+  }
+  const bool logged = http || settings.grpc_by == grpc_kind::native;
+  if (!settings.access_log.file.empty() && !logged) {
+    throw start_error("--access-log " + settings.access_log.file +
+                      ": must be left out with --http-listen '' and --grpc grpc++: gRPC C++'s "
+                      "answers are not logged");
+  }
 }
 
 [[noreturn]] void refuse_address(const char* flag, const std::optional<inherited_socket>& given,
@@ -88,6 +132,7 @@ server::server(const config& settings, service_manager manager, inherited_socket
       queue_age_(runtime_->workers_of_ours(), settings_.queue_age_max),
       stalls_(runtime_->workers_of_ours(), settings_.stall_timeout),
       manager_(std::move(manager)) {
+  refuse_what_nobody_serves(settings_, given_);
   service_.work_us_max = settings_.work_us_max;
   service_.has_test_service = settings_.grpc_test_service;
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };
@@ -172,6 +217,7 @@ void server::log_start() const {
       "bwos-server {}: executor {}, {} workers, {} descriptors, {} HTTP connections at most",
       version(), name_of(facts.kind), settings_.workers, descriptor_limit(),
       connections_max(settings_));
+  log_what_is_cut(settings_, given_);
 }
 
 std::string server::addresses() const {
@@ -282,7 +328,9 @@ void server::drain(const termination_signals& signals) {
   }
   grpc_end.join();
   if (http_ && http_->connections() > 0) {
-    spdlog::warn("{} HTTP connections cut off at the end of --drain-timeout", http_->connections());
+    // Where a handler computes, the runtime waits for it, and the answer may go out yet.
+    spdlog::warn("{} HTTP connections were not done at the end of --drain-timeout",
+                 http_->connections());
   }
   runtime_->stop();
 }

@@ -10,7 +10,7 @@
 
 namespace bwos::server {
 
-/// "250us", "10ms", "30s", "5m"; also "0". Nothing without a unit.
+/// "250us", "10ms", "30s", "5m", "24h"; also "0". Nothing without a unit.
 std::optional<std::chrono::microseconds> parse_duration(std::string_view text);
 
 /// "512", "512B", "16KiB", "4MiB", "1GiB".

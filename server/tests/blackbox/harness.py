@@ -145,7 +145,7 @@ class ServerTest(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         code = cls.server.stop()
-        if code != 0 or any("cut off" in line for line in cls.server.log):
+        if code != 0 or any("not done" in line for line in cls.server.log):
             raise AssertionError(f"exit code {code}: {''.join(cls.server.log)}")
 
 

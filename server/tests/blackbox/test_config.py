@@ -3,6 +3,8 @@
 
 import json
 import os
+import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -69,6 +71,31 @@ class Config(unittest.TestCase):
     def test_version_names_the_build(self):
         done = subprocess.run([SERVER, "--version"], capture_output=True, text=True, timeout=PATIENCE, check=True)
         self.assertRegex(done.stdout, r"^bwos-server \d+\.\d+\.\d+(\+[0-9a-f]+)? \(\w+, \w+ [\d.]+\)\n$")
+
+
+class Hints(unittest.TestCase):
+    """What deploy/serve.sh makes of the server's line."""
+
+    @staticmethod
+    def behind(line):
+        text = (pathlib.Path(__file__).resolve().parents[3] / "deploy/serve.sh").read_text("utf-8")
+        functions = re.findall(r"^\w+\(\) \{\n.*?^\}\n", text, re.MULTILINE | re.DOTALL)
+        script = "".join(functions) + "annotate"
+        done = subprocess.run(["bash", "-euc", script], input=line, capture_output=True, text=True, timeout=PATIENCE,
+                              check=True)
+        return done.stdout.removeprefix(line)
+
+    def test_they_are_about_what_is_served(self):
+        both = self.behind("listening http=0.0.0.0:1 grpc=[::]:2\n")
+        self.assertIn("curl http://127.0.0.1:1/\n", both)
+        self.assertRegex(both, r"(?m)^  ghz .* \[::1\]:2$")
+        http = self.behind("listening http=127.0.0.1:1\n")
+        self.assertIn("curl http://127.0.0.1:1/\n", http)
+        self.assertNotRegex(http, "gRPC|ghz")
+        grpc = self.behind("listening grpc=127.0.0.1:2\n")
+        self.assertRegex(grpc, r"(?m)^  ghz .* 127\.0\.0\.1:2$")
+        self.assertNotRegex(grpc, "HTTP|curl")
+        self.assertEqual(self.behind("Usage: bwos-server [OPTIONS]\n"), "")
 
 
 if __name__ == "__main__":

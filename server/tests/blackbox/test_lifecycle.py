@@ -5,6 +5,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -102,7 +103,7 @@ class Lifecycle(unittest.TestCase):
                 self.assertEqual(s.recv(1), b"")
                 s.close()
             self.assertEqual(server.wait(), 0, "".join(server.log))
-            self.assertFalse(any("cut off" in line for line in server.log), server.log)
+            self.assertFalse(any("not done" in line for line in server.log), server.log)
 
     def test_requests_begun_are_finished_while_nobody_new_is_accepted(self):
         server = self.serve("--header-timeout", "60s")
@@ -161,7 +162,19 @@ class Lifecycle(unittest.TestCase):
             server.signal(signal.SIGTERM)
             self.assertEqual(server.wait(), 0, "".join(server.log))
             self.assertGreaterEqual(time.monotonic() - begun, 0.3)
-        self.assertTrue(any("cut off" in line for line in server.log), server.log)
+        self.assertTrue(any("connections were not done" in line for line in server.log), server.log)
+
+    def test_a_handler_that_computes_is_waited_for_beyond_the_drain_timeout(self):
+        server = self.serve("--drain-timeout", "100ms", "--work-us-max", "2000000")
+        with server.connect() as s:
+            s.sendall(b"GET /work?us=1000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+            time.sleep(0.2)
+            begun = time.monotonic()
+            server.signal(signal.SIGTERM)
+            self.assertEqual(server.wait(), 0, "".join(server.log))
+            self.assertGreaterEqual(time.monotonic() - begun, 0.5)
+        said = "1 HTTP connections were not done at the end of --drain-timeout"
+        self.assertTrue(any(said in line for line in server.log), server.log)
 
     def test_waiting_for_a_deaf_peer_costs_no_cpu_while_draining(self):
         server = self.serve()
@@ -189,6 +202,26 @@ class Lifecycle(unittest.TestCase):
                 self.assertIsNone(server.process.poll())
                 server.signal(number)
                 self.assertEqual(server.wait(), 128 + number, "".join(server.log))
+
+    def test_limits_that_the_system_cuts_are_named(self):
+        def few():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+
+        kernels = int(pathlib.Path("/proc/sys/net/core/somaxconn").read_text("ascii"))
+        server = self.serve("--connections-max", "50", "--backlog", str(min(kernels, 65535)))
+        self.assertEqual(server.stop(), 0)
+        self.assertFalse(any("--connections-max" in line or "--backlog" in line for line in server.log), server.log)
+        server = self.serve("--connections-max", "1000", "--backlog", "65535", before=few)
+        sockets = [server.connect() for _ in range(51)]
+        for s in sockets:
+            s.sendall(READYZ)
+        self.assertEqual(sorted(read_response(s).status for s in sockets), [200] * 50 + [503])
+        for s in sockets:
+            s.close()
+        self.assertEqual(server.stop(), 0)
+        self.assertRegex("".join(server.log), r"\[warning\] --connections-max 1000: only 50, .* 100 .*RLIMIT_NOFILE")
+        if kernels < 65535:
+            self.assertRegex("".join(server.log), rf"\[warning\] --backlog 65535: only {kernels}, .*somaxconn")
 
     def test_load_during_the_drain_loses_no_answer_that_was_begun(self):
         server = self.serve()
@@ -250,6 +283,13 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(self.refuse("--reactor", "io_uring", "--reactor-group", "2"), "--reactor-group 2: ")
         self.assertRegex(self.refuse("--unknown"), "--unknown")
         self.assertRegex(self.refuse("--workers"), "--workers")
+
+    def test_flags_of_what_nobody_serves_are_mistakes(self):
+        here = "127.0.0.1:0"
+        self.assertRegex(self.refuse("--http-listen", here, "--grpc-listen", "", "--grpc-test-service"),
+                         "--grpc-test-service true: must be left out with --grpc-listen ''")
+        line = self.refuse("--http-listen", "", "--grpc-listen", here, "--grpc", "grpc++", "--access-log", "-")
+        self.assertRegex(line, r"--access-log -: must be left out with --http-listen '' and --grpc grpc\+\+")
 
     def test_help_and_version(self):
         for flag, pattern in (("--help", "Timeouts:"), ("--version", r"^bwos-server \d+\.\d+\.\d+")):

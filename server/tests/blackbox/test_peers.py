@@ -403,11 +403,10 @@ class Peers(ServerTest):
 
 class Descriptors(unittest.TestCase):
     def test_descriptors_exhausted_then_freed(self):
-        def few():
-            resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
-
-        server = Server("--connections-max", "10000", before=few)
+        server = Server("--connections-max", "10000")
         self.addCleanup(lambda: server.process.poll() is None and server.kill())
+        # Behind its start, which would have counted them.
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (100, 100))
         if REACTOR == "io_uring" and server.reactor_used() != REACTOR:
             self.skipTest(f"io_uring: {server.log}")
         first = server.connect()

@@ -27,7 +27,7 @@ def serving(server, *flags):
     """Ports of a running server: HTTP's and gRPC's. It must then stop by itself, with 0."""
     process = subprocess.Popen(
         [server, "--http-listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0", "--workers", "2",
-         "--log-level", "error", *flags], stdout=subprocess.PIPE, text=True)
+         "--log-level", "off", *flags], stdout=subprocess.PIPE, text=True)
     try:
         line = process.stdout.readline()
         listening = re.fullmatch(r"listening http=\S+:(\d+) grpc=\S+:(\d+)\n", line)

@@ -188,11 +188,12 @@ TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
       {{"--http-listen", "127.0.0.1"}, {"--http-listen 127.0.0.1", "ADDRESS:PORT"}},
       {{"--grpc-listen", "127.0.0.1:65536"}, {"--grpc-listen 127.0.0.1:65536", "0 to 65535"}},
       {{"--http-listen", "", "--grpc-listen", ""}, {"--http-listen ''", "nothing would listen"}},
-      {{"--idle-timeout", "60"}, {"--idle-timeout 60", "1ms to 24h"}},
+      {{"--idle-timeout", "60"}, {"--idle-timeout 60", "1ms to 24h", "(us, ms, s, m, h)"}},
       {{"--drain-timeout", "25h"}, {"--drain-timeout 25h", "0 to 24h"}},
       {{"--header-bytes-max", "1"}, {"--header-bytes-max 1", "64B to 1MiB"}},
       {{"--body-bytes-max", "1TiB"}, {"--body-bytes-max 1TiB", "0 to 1GiB"}},
-      {{"--log-level", "loud"}, {"--log-level loud", "trace|debug|info|warn|error|off"}},
+      {{"--log-level", "loud"}, {"--log-level loud", "must be info|warn|off"}},
+      {{"--log-level", "error"}, {"--log-level error", "must be info|warn|off"}},
       {{"--log-format", "xml"}, {"--log-format xml", "text|json"}},
       {{"--access-log", "-", "--access-log-sample", "0"},
        {"--access-log-sample 0", "1 to 1000000"}},
@@ -202,6 +203,7 @@ TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
       {{"--stall-timeout", "10"}, {"--stall-timeout 10", "0 to 24h"}},
       {{"--queue-age-max", "2m"}, {"--queue-age-max 2m", "0 to 1m"}},
       {{"--queue-age-max", "4999us"}, {"--queue-age-max 4999us", "5ms to 1m"}},
+      {{"--h2-acks-max", "10001"}, {"--h2-acks-max 10001", "1 to 10000"}},
       {{"--drain-delay", "-1s"}, {"--drain-delay -1s", "0 to 24h"}},
       {{"--drain-idle", "1d"}, {"--drain-idle 1d", "0 to 24h"}},
       {{"--pin=maybe"}, {"--pin maybe", "true or false"}},
@@ -465,6 +467,37 @@ TEST(config, native_grpc_needs_sockets_of_ours_and_each_grpc_its_own_flags) {
   EXPECT_EQ(accepted(parse({"--h2-acks-max", "2"})).http2.acks_max, 2U);
 }
 
+TEST(config, flags_of_what_another_has_turned_off_are_mistakes) {
+  struct off {
+    std::vector<const char*> with;
+    std::string by;
+    std::vector<const char*> without;
+  };
+  const std::vector<off> all = {
+      {{"--lane-age", "1ms", "--lane-threshold-us", "0"},
+       "--lane-age 1ms: must be left out with --lane-threshold-us 0: ",
+       {"--lane-age", "1ms"}},
+      {{"--executor", "asio-io-context", "--asio-lane", "--lane-threshold-us", "0"},
+       "--asio-lane true: must be left out with --lane-threshold-us 0: ",
+       {"--executor", "asio-io-context", "--asio-lane"}},
+      {{"--h2-keepalive-timeout", "2s", "--h2-keepalive", "0"},
+       "--h2-keepalive-timeout 2s: must be left out with --h2-keepalive 0: ",
+       {"--h2-keepalive-timeout", "2s"}},
+      {{"--h2-age-grace", "4s"},
+       "--h2-age-grace 4s: must be left out with --h2-age-max 0: ",
+       {"--h2-age-grace", "4s", "--h2-age-max", "1h"}}};
+  for (const auto& [with, by, without] : all) {
+    const std::string refusal = refusal_of(parse(with));
+    EXPECT_TRUE(refusal.starts_with("bwos-server: " + by)) << refusal;
+    accepted(parse(without));
+  }
+  // The lane is off by default where workers have reactors of their own.
+  accepted(parse({"--reactor-group", "1", "--lane-age", "1ms"}));
+  accepted(parse({"--lane-threshold-us", "0"}));
+  accepted(parse({"--h2-keepalive", "0"}));
+  accepted(parse({"--h2-age-max", "0"}));
+}
+
 TEST(config, http2_has_its_times_and_strikes) {
   const parsed result =
       parse({"--h2-keepalive", "1s", "--h2-keepalive-timeout", "2s", "--h2-age-max", "3s",
@@ -502,6 +535,29 @@ TEST(config_sources, a_bad_value_is_told_as_a_flags_with_its_source) {
   EXPECT_NE(refusal_of(parse({"--config", together.path(), "--reactor", "io_uring", "--pin"}))
                 .find("--reactor-group 2: must be 1"),
             std::string::npos);
+}
+
+TEST(config_sources, an_empty_value_is_none_or_told_as_a_flags) {
+  const variable pin("BWOS_PIN", "");
+  EXPECT_EQ(refusal_of(parse({})), "bwos-server: --pin '': must be true or false (BWOS_PIN)\n");
+  EXPECT_TRUE(accepted(parse({"--pin"})).pin);
+  const file text("pin = \"\"\n");
+  EXPECT_FALSE(accepted(parse({"--config", text.path(), "--pin=false"})).pin);
+  int switches = 0;
+  for (const std::string& flag : flags_of_help()) {
+    if (flag == "--help" || flag == "--version" || flag == "--config") continue;
+    const std::string entry = flag.substr(2);
+    const variable none("BWOS_PIN", "false");
+    const file empty(entry + " = \"\"\n");
+    const parsed result = parse({"--config", empty.path(), "--http-listen", "127.0.0.1:1"});
+    if (flag == "--http-listen" || flag == "--pin" || result.line.exit_code == std::nullopt)
+      continue;  // given again, or one that may be empty
+    const std::string refusal = refusal_of(result);
+    EXPECT_TRUE(refusal.starts_with("bwos-server: " + flag + " '': must be ")) << refusal;
+    EXPECT_TRUE(refusal.ends_with(std::string(" (") + empty.path() + ")\n")) << refusal;
+    if (refusal.find("must be true or false") != std::string::npos) ++switches;
+  }
+  EXPECT_EQ(switches, 2);  // and --pin
 }
 
 TEST(config_sources, what_the_executor_would_ignore_is_a_mistake_where_it_was_given) {
