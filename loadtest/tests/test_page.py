@@ -264,7 +264,7 @@ def replace_records(run: kept.Run, records: list[dict]) -> kept.Run:
 def sweep(variants: int = 4, paths: str = "ab") -> Scenario:
     """Connections that rise over two paths, in no order, beside a cell of its own; more servers than colours."""
     cells = [
-        Cell(f"{path}{n}", connections=n, path=path, threads=n % 3 + 1)
+        Cell(f"{path}{n}", connections=n, path=path, threads=n % 3 + 1, seconds=n % 4, timeout=n % 3)
         for path in paths
         for n in (500, 10, 50, 1000, 90)
     ]
