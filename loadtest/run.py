@@ -92,8 +92,8 @@ def parse_arguments(kept: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__,
         usage="%(prog)s PLAN [--out DIR] [...]\n       %(prog)s --resume FOLDER\n       %(prog)s --list",
-        epilog="exit status: 0 all was measured; 1 something could not be, which is named; 2 a bad flag; 130 interrupted"
-        f"\n\nplans in loadtest/plans, and how long they take at most:\n{kept}",
+        epilog="exit status: 0 every measurement ended, and what had errors is named; 1 something could not be measured;\n"
+        f"2 a bad flag; 130 interrupted\n\nplans in loadtest/plans, and how long they take at most:\n{kept}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
@@ -111,7 +111,8 @@ def parse_arguments(kept: str) -> argparse.Namespace:
     add("--server-address", metavar="ADDR",
         help="at which servers listen and are reached; default: where ssh reached that host")  # fmt: skip
     add("--ssh", type=_command, metavar="COMMAND", help="default ssh; or as: --ssh 'ssh -p 2222'")
-    add("--netns", action="store_true", default=None, help="two network namespaces on this machine, with a wire between them; root")
+    add("--netns", action="store_true", default=None,
+        help="two network namespaces on this machine, with a wire between them; root")  # fmt: skip
     add("--delay", type=_delay, metavar="MS", help="of what each end of that wire sends, by netem; default 0")
     add("--installed", action="store_true", default=None,
         help="run the bwos-server that is installed there, from PATH; peers and bwos-load come from the build")  # fmt: skip
@@ -316,7 +317,8 @@ def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path, on
     shutil.rmtree(folder / "raw")  # only now: one that is not finished goes on with it
     failed = sum(bool(each.get("failed")) for each in measurement.records)
     if failed:
-        print(f"error: {failed} of {len(measurement.records)} measurements failed: see \"left out\" above", file=sys.stderr)
+        of = len(measurement.records)
+        print(f'error: {failed} of {of} measurements failed: see "left out" above', file=sys.stderr)
     return 1 if failed else 0
 
 

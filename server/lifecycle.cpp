@@ -29,7 +29,8 @@ std::size_t descriptor_limit() noexcept {
   return limit.rlim_cur;
 }
 
-/// More would wait without an answer for descriptors that others give back.
+/// On each port: more would wait without an answer for descriptors that others give back, as they
+/// may yet where two ports are full.
 std::size_t connections_max(const config& settings) noexcept {
   const std::size_t limit = descriptor_limit();
   const std::size_t free =
@@ -48,7 +49,9 @@ std::optional<int> backlog_max() {
 /// Limits that are lower than what was asked for. gRPC C++ and inherited sockets have backlogs of
 /// their own.
 void log_what_is_cut(const config& settings, const inherited_sockets& given) {
-  if (settings.connections_max > connections_max(settings)) {
+  const bool counted =
+      given.http || !settings.http_listen.empty() || settings.grpc_by == grpc_kind::native;
+  if (counted && settings.connections_max > connections_max(settings)) {
     spdlog::warn(
         "--connections-max {}: only {}, as no more than {} descriptors may be open; raise the hard "
         "limit of RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)",

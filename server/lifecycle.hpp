@@ -45,7 +45,8 @@ class termination_signals {
 ///           2. listeners accept what their backlog holds, and close; inherited ones close at once
 ///           and leave it to whoever else has them
 ///           3. connections without a request end after --drain-idle; gRPC calls finish
-///           4. at the end of the drain timeout what is left is cut off
+///           4. at the end of the drain timeout what is left is dropped, once the handlers that
+///           compute are done
 class server {
  public:
   /// Listens, on what was `given` in place of the addresses of its flags. `manager` hears of the

@@ -65,8 +65,8 @@ inline constexpr std::size_t linger_bytes_max = 8 * 1024 * 1024;
 /// How often a drain looks whether the last connections have gone.
 inline constexpr std::chrono::milliseconds drain_step{20};
 
-/// Descriptors that connections leave, however many --connections-max allows: the library's own,
-/// listeners, logs, gRPC's sockets.
+/// Descriptors that the connections of a port leave, however many --connections-max allows: the
+/// library's own, listeners, logs, gRPC's sockets.
 inline constexpr std::size_t descriptors_reserved = 256;
 
 /// Peers above --connections-max that are told so at once, which takes each as long as it takes to

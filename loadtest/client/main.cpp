@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -59,6 +60,11 @@ bool write_result(const bwos::load::options& with, const bwos::load::outcome& re
   const bool good = json == stdout || write_to(stdout, "standard output", as_table(with, result));
   if (json == nullptr) return good;
   const std::string name = json == stdout ? "standard output" : "--json " + with.json;
+  // Of a regular file; others have nothing to cut.
+  if (json != stdout && ::ftruncate(::fileno(json), 0) != 0 && errno != EINVAL) {
+    complain(name, errno);
+    return false;
+  }
   return write_to(json, name, as_json(with, result)) && good;
 }
 
@@ -69,7 +75,9 @@ int main(int argc, char** argv) {
   if (!descriptors_suffice(with)) return 2;
   std::FILE* json = with.json == "-" ? stdout : nullptr;
   if (json == nullptr && !with.json.empty()) {
-    json = std::fopen(with.json.c_str(), "we");  // before the run: its result would be lost
+    // Before the run, as its result would be lost; what is in the file stays until there is
+    // another.
+    json = std::fopen(with.json.c_str(), "ae");
     if (json == nullptr) {
       complain("--json " + with.json, errno);
       return 2;

@@ -49,9 +49,10 @@ class Picture:
 
 
 def sweeps(cells: list[SimpleNamespace]) -> tuple[list[list[SimpleNamespace]], list[SimpleNamespace]]:
-    """Groups of three cells or more that differ in one load alone, in its rising order; and the other cells. How long and how
-    often each was measured is no matter."""
-    changing = {"name", "connections", "rate", "busy", "of_peak", "threads", "client_cpu", "rounds", "warmup", "seconds", "timeout"}
+    """Groups of three cells or more that differ in one load alone, in its rising order; and the other cells. How long
+    and how often each was measured is no matter."""
+    changing = {"name", "connections", "rate", "busy", "of_peak", "threads", "client_cpu"}
+    changing |= {"rounds", "seconds", "warmup", "timeout"}
     groups: dict[str, list[SimpleNamespace]] = {}
     for cell in cells:
         same = {key: value for key, value in vars(cell).items() if key not in changing | {"classes"}}

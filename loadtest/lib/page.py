@@ -129,7 +129,8 @@ def _as_text(value) -> str:
 
 
 def _machine_section(run: Run) -> str:
-    facts = {key: value for key, value in run.facts.items() if key not in ("scenario", "commands", "command", "left_out")}
+    elsewhere = ("scenario", "commands", "command", "left_out")
+    facts = {key: value for key, value in run.facts.items() if key not in elsewhere}
     for key in ("governor", "mitigations"):
         facts.setdefault(key, "not recorded")
     rows = [["", ""]] + [[key.replace("_", " "), _as_text(value)] for key, value in facts.items()]

@@ -331,7 +331,8 @@ class Measurement:
             raise Failed("no request was answered")
         took_s = result.pop("took_s", seconds)
         if took_s > seconds + OVERTIME_MAX_S:
-            raise Failed(f"{cell.tool} took {took_s:.1f} s instead of {seconds}: its connections came late; give it longer")
+            late = "its connections came late; give it longer"
+            raise Failed(f"{cell.tool} took {took_s:.1f} s instead of {seconds}: {late}")
         self._ran = ran
         return result | {
             "server_cpu_us": ran.server["cpu_s"] * 1e6 / count,

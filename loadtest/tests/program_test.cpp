@@ -8,6 +8,8 @@
 
 #include <array>
 #include <cstdio>
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -22,7 +24,7 @@ struct ended {
 // Words and redirections (of standard output alone) as a shell takes them; `before` stands in front
 // of the program.
 ended load(const std::string& words, const std::string& before = {}) {
-  const std::string command = before + " timeout 30 " LOAD " 2>&1 " + words;
+  const std::string command = before + " timeout 30 '" LOAD "' 2>&1 " + words;
   std::FILE* const out = ::popen(command.c_str(), "r");
   if (out == nullptr) throw std::runtime_error("popen");
   ended result;
@@ -130,6 +132,23 @@ TEST(load_program, help_tells_the_names_of_the_arrivals_only) {
   EXPECT_EQ(helped.code, 0);
   EXPECT_NE(helped.said.find("--arrivals fixed|poisson"), std::string::npos) << helped.said;
   EXPECT_EQ(helped.said.find("->"), std::string::npos) << helped.said;
+}
+
+TEST(load_program, an_older_json_file_goes_when_there_is_another_result) {
+  const std::string path = ::testing::TempDir() + "load_program." + std::to_string(::getpid());
+  const auto text = [&] {
+    std::ostringstream held;
+    held << std::ifstream(path).rdbuf();
+    return held.str();
+  };
+  std::ofstream(path) << std::string(100'000, 'x');
+  EXPECT_EQ(load("--target 127.0.0.1:1 --class path=/ --json " + path).code, 1);
+  EXPECT_EQ(text(), std::string(100'000, 'x'));
+  const silent_listener server;
+  EXPECT_EQ(load(server.target() + short_run + "0 --json " + path).code, 0);
+  EXPECT_EQ(text().front(), '{');
+  EXPECT_EQ(text().find("xxx"), std::string::npos);
+  ::unlink(path.c_str());
 }
 
 TEST(load_program, the_json_file_is_opened_before_the_run) {
