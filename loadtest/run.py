@@ -31,10 +31,11 @@ INTERRUPTED = 130  # exit status, as a shell's
 OVERRIDES = ("only", "rounds", "rounds_max", "seconds", "rates", "realtime", "seed")
 
 
-def _at_least(least: int):
+def _whole(least: int, most: int | None = None):
     def convert(text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+        if not (text.isascii() and text.isdigit()) or int(text) < least or (most is not None and int(text) > most):
+            valid = f"of {least} or more" if most is None else f"from {least} to {most}"
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {valid}")
         return int(text)
 
     return convert
@@ -48,12 +49,6 @@ def _rates(text: str) -> list[float]:
     if not all(0 < rate < math.inf for rate in rates):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of rates such as 28000,40000")
     return rates
-
-
-def _priority(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) > 99:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 99")
-    return int(text)
 
 
 def _command(text: str) -> str:
@@ -119,13 +114,13 @@ def parse_arguments(kept: str) -> argparse.Namespace:
     instead = parser.add_argument_group("instead of what the plan says")
     add = instead.add_argument
     add("--only", action="append", metavar="VARIANT", help="measure these variants only; repeatable")
-    add("--rounds", type=_at_least(1), metavar="N", help="rounds, and no more without --rounds-max")
-    add("--rounds-max", type=_at_least(1), metavar="N", help="while an interval is too wide, add rounds up to this")
-    add("--seconds", type=_at_least(1), metavar="N", help="of each run")
+    add("--rounds", type=_whole(1), metavar="N", help="rounds, and no more without --rounds-max")
+    add("--rounds-max", type=_whole(1), metavar="N", help="while an interval is too wide, add rounds up to this")
+    add("--seconds", type=_whole(1), metavar="N", help="of each run")
     add("--rates", type=_rates, metavar="R,...", help="of the cells that have `busy`, in their order; no calibration")
-    add("--realtime", type=_priority, metavar="0..99",
+    add("--realtime", type=_whole(0, 99), metavar="0..99",
         help="SCHED_FIFO priority of the open-loop client; 0: none; default 10")  # fmt: skip
-    add("--seed", type=_at_least(0), metavar="N", help="of the order of runs; default 1")
+    add("--seed", type=_whole(0), metavar="N", help="of the order of runs; default 1")
     arguments = parser.parse_args()
     if [bool(arguments.plan), bool(arguments.resume), arguments.list].count(True) != 1:
         parser.error("it takes a plan, or --resume FOLDER, or --list")
@@ -306,7 +301,6 @@ def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path, on
         measurement.close()
         if measurement.records:
             text = report.text(measurement.scenario, measurement.records)
-            (folder / "report.txt").write_text(text)
             progress("\n" + text + "\n" + page.write_after_run(folder))
         progress(f"kept in {folder}\n")
     if not finished:

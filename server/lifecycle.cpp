@@ -46,12 +46,15 @@ std::optional<int> backlog_max() {
   return file >> value ? std::optional(value) : std::nullopt;
 }
 
+/// Whether connections are ours, not gRPC C++'s alone.
+bool has_connections(const config& settings, const inherited_sockets& given) {
+  return given.http || !settings.http_listen.empty() || settings.grpc_by == grpc_kind::native;
+}
+
 /// Limits that are lower than what was asked for. gRPC C++ and inherited sockets have backlogs of
 /// their own.
 void log_what_is_cut(const config& settings, const inherited_sockets& given) {
-  const bool counted =
-      given.http || !settings.http_listen.empty() || settings.grpc_by == grpc_kind::native;
-  if (counted && settings.connections_max > connections_max(settings)) {
+  if (has_connections(settings, given) && settings.connections_max > connections_max(settings)) {
     spdlog::warn(
         "--connections-max {}: only {}, as no more than {} descriptors may be open; raise the hard "
         "limit of RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)",
@@ -69,14 +72,11 @@ void log_what_is_cut(const config& settings, const inherited_sockets& given) {
 
 /// Flags about gRPC or HTTP, where neither an address nor an inherited socket is there for it.
 void refuse_what_nobody_serves(const config& settings, const inherited_sockets& given) {
-  const bool http = given.http || !settings.http_listen.empty();
-  const bool grpc = given.grpc || !settings.grpc_listen.empty();
-  if (settings.grpc_test_service && !grpc) {
+  if (settings.grpc_test_service && !given.grpc && settings.grpc_listen.empty()) {
     throw start_error(
         "--grpc-test-service true: must be left out with --grpc-listen '': nobody serves gRPC");
   }
-  const bool logged = http || settings.grpc_by == grpc_kind::native;
-  if (!settings.access_log.file.empty() && !logged) {
+  if (!settings.access_log.file.empty() && !has_connections(settings, given)) {
     throw start_error("--access-log " + settings.access_log.file +
                       ": must be left out with --http-listen '' and --grpc grpc++: gRPC C++'s "
                       "answers are not logged");

@@ -196,13 +196,15 @@ def render(run: Run, pictures: list[figures.Picture], ratios: list[list], missin
 
 
 def write(folder: Path, baseline: str | None = None) -> str:
-    """report.html, ratios.csv and figures/ of a run's folder; a line that says what was made or is missing."""
+    """report.txt, report.html, ratios.csv and figures/ of a run's folder; a line that says what was made or is
+    missing."""
     run = kept.load(folder)
     if baseline:
         names = [each.name for each in run.scenario.variants]
         if baseline not in names:
             raise kept.Failed(f"{baseline!r} is none of the run's servers: {', '.join(names)}")
         run.scenario.baseline = baseline
+    (folder / "report.txt").write_text(report.text(run.scenario, run.records))
     ratios, missing = ratio_rows(run), False
     write_ratios(run, folder / "ratios.csv", ratios)
     (folder / "figures").mkdir(exist_ok=True)
@@ -214,7 +216,6 @@ def write(folder: Path, baseline: str | None = None) -> str:
         pictures, missing = [], True
         print(NO_MATPLOTLIB.format(python=sys.executable, why=why, folder=folder), file=sys.stderr)
     (folder / "report.html").write_text(render(run, pictures, ratios, missing))
-    (folder / "report.txt").write_text(report.text(run.scenario, run.records))
     return f"{folder / 'report.html'}: {len(pictures)} figures"
 
 

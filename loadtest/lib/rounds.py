@@ -25,7 +25,8 @@ COLUMNS = [
 OTHERS_MAX = 0.15  # guessed: of all CPUs, while calibrating; an idle machine shows about 0.02
 QUEUEING_US = 1000  # guessed: latency where requests queue without end; unloaded it is near 80
 # By which wrk's own clock may exceed the seconds asked for. Its time begins before its connections are made, and where
-# they come late, so does its end: up to 6.4 s were seen with 10,000 of them, and a tenth of the requests; .2 otherwise.
+# they come late, so does its end: up to 6.4 s were seen with 10,000 of them, and a tenth of the requests; .2 otherwise,
+# but where other processes kept the CPUs from it.
 OVERTIME_MAX_S = 1
 
 SAID_S = 300  # for a tool's output to come over the link; ghz writes megabytes
@@ -331,7 +332,7 @@ class Measurement:
             raise Failed("no request was answered")
         took_s = result.pop("took_s", seconds)
         if took_s > seconds + OVERTIME_MAX_S:
-            late = "its connections came late; give it longer"
+            late = "its connections came late, or it came late to a CPU; give it longer"
             raise Failed(f"{cell.tool} took {took_s:.1f} s instead of {seconds}: {late}")
         self._ran = ran
         return result | {

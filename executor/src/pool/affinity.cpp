@@ -46,9 +46,10 @@ double cgroup_cpus() {
 void pin_thread(pthread_t thread, unsigned index) {
   cpu_set_t mask;
   const unsigned cpus = cpus_allowed(mask);
-  if (cpus == 0)
+  if (cpus == 0) {
     throw std::system_error(errno, std::generic_category(),
                             "options.pin: cannot ask which CPUs there are (1024 at most)");
+  }
   unsigned skip = index % cpus;
   std::size_t cpu = 0;
   while (!CPU_ISSET(cpu, &mask) || skip-- != 0) ++cpu;  // ends: `cpus` are set
