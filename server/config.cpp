@@ -222,7 +222,11 @@ void add_flags(CLI::App& app, config& to) {
               "Answers that wait for the peer to take them; above: REFUSED_STREAM");
   http2.bytes(
       "--h2-request-bytes-max", to.http2.request_bytes_max, 1 << 20, std::size_t{1} << 36,
-      "Unfinished messages beyond the connection's window of 16 MiB; above: REFUSED_STREAM");
+      "Requests of a connection in memory beyond its window of 16 MiB: unfinished messages (above: "
+      "REFUSED_STREAM), and expanded ones until their handlers end (above: RESOURCE_EXHAUSTED)");
+  http2.number("--h2-inflate-ratio-max", to.native.inflate_ratio_max, 0, 1'000'000,
+               "A compressed message becomes at most so many times as large; above: "
+               "RESOURCE_EXHAUSTED; 0: as large as a message may be");
   http2.number("--h2-acks-max", to.http2.acks_max, 1,
                static_cast<std::uint64_t>(h2::idle_frames_burst),
                "Acknowledgements that wait likewise; above: the connection ends");
@@ -335,6 +339,7 @@ void refuse_what_grpc_ignores(const CLI::App& app, const config& parsed) {
   }
   const refusal refuse(app, "--grpc grpc++");
   refuse("--grpc-handlers-max", "its connections are gRPC's");
+  refuse("--h2-inflate-ratio-max", "gRPC C++ expands messages itself");
 }
 
 /// Flags of what another flag has turned off.

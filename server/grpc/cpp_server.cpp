@@ -244,7 +244,8 @@ struct grpc_server::core {
     add_streams(path, handler);
   }
   template <class Request, class Reply>
-  void both_streams(const char* path, rpc::both_stream_handler<Request, Reply> handler) {
+  void both_streams(const char* path, rpc::both_stream_handler<Request, Reply> handler,
+                    const rpc::method_options& /*options*/ = {}) {
     add_streams(path, handler);
   }
   template <class Handler>

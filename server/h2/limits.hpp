@@ -40,9 +40,10 @@ struct limits {
   /// between them; more strikes than the maximum end the connection. 0: as many as it likes.
   microseconds ping_interval_min = std::chrono::minutes(5);
   unsigned ping_strikes_max = 2;
-  /// Bytes of unfinished messages beyond connection_window, which messages larger than half a
-  /// stream's window need, and all of them while the connection's is half full; above, the call
-  /// that brings more is refused. Guessed: 16 messages of the largest size.
+  /// What requests keep beyond connection_window. Unfinished messages, where they are larger than
+  /// half a stream's window, and all of them while the connection's is half full: above, the call
+  /// that brings more is refused. And messages of gRPC, as large as they are expanded, until their
+  /// handlers have ended: above, RESOURCE_EXHAUSTED. Guessed: 16 messages of the largest size.
   std::size_t request_bytes_max = std::size_t{64} * 1024 * 1024;
   /// A message of a request, from its first byte (a unary one from its header's end) to its last
   /// (--body-timeout).

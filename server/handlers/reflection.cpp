@@ -108,9 +108,11 @@ void answer_reflection(const DescriptorPool& known, std::span<const std::string_
 task<rpc::status> reflect(rpc::context& call, rpc::reader<ServerReflectionRequest>& requests,
                           rpc::writer<ServerReflectionResponse>& answers) {
   const std::vector<std::string_view> services = all_services(call.server);
-  ServerReflectionRequest request;
-  ServerReflectionResponse answer;
-  while (co_await requests.read(request)) {
+  for (;;) {  // ends: with the caller's last request, or the call
+    // Of each turn's own: a stream that waits keeps nothing of what it was asked.
+    ServerReflectionRequest request;
+    if (!co_await requests.read(request)) break;
+    ServerReflectionResponse answer;
     answer_reflection(*DescriptorPool::generated_pool(), services, request, answer);
     if (!co_await answers.write(answer)) break;
   }

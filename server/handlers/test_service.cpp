@@ -87,8 +87,7 @@ task<rpc::status> unary_call(rpc::context& call, const grpc::testing::SimpleRequ
   co_return rpc::status{};
 }
 
-task<rpc::status> streaming_output_call(rpc::context& call,
-                                        const StreamingOutputCallRequest& request,
+task<rpc::status> streaming_output_call(rpc::context& call, StreamingOutputCallRequest& request,
                                         rpc::writer<StreamingOutputCallResponse>& replies) {
   echo_metadata(call);
   if (!are_sizes(request)) co_return too_large();

@@ -29,7 +29,7 @@ task<rpc::status> empty_call(rpc::context& call, const grpc::testing::Empty& req
 task<rpc::status> unary_call(rpc::context& call, const grpc::testing::SimpleRequest& request,
                              grpc::testing::SimpleResponse& reply);
 task<rpc::status> streaming_output_call(
-    rpc::context& call, const grpc::testing::StreamingOutputCallRequest& request,
+    rpc::context& call, grpc::testing::StreamingOutputCallRequest& request,
     rpc::writer<grpc::testing::StreamingOutputCallResponse>& replies);
 task<rpc::status> streaming_input_call(
     rpc::context& call, rpc::reader<grpc::testing::StreamingInputCallRequest>& requests,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "native/call.hpp"
 
+#include <google/protobuf/message.h>
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -37,6 +39,11 @@ std::uint32_t big_endian(const std::byte* from) noexcept {
   std::uint32_t value = 0;
   for (int i = 0; i < 4; ++i) value = value << 8 | static_cast<std::uint32_t>(from[i]);
   return value;
+}
+
+rpc::status no_room() {
+  return {rpc::code::resource_exhausted,
+          "the requests of this connection take too much memory (--h2-request-bytes-max)"};
 }
 
 std::string_view text_in(std::span<const std::byte> bytes) noexcept {
@@ -143,16 +150,67 @@ void call::compress_replies() {
   added().compressed = accepts_deflate_ ? encoding::deflate : encoding::gzip;
 }
 
+// The memory of its request.
+
+std::size_t call::message_bytes_max() const noexcept {
+  return std::min(peer_->shared_.calls.message_bytes_max, method_->options.request_bytes_max);
+}
+
+/// False: its connection keeps too much already.
+bool call::charge(std::size_t bytes) noexcept {
+  return charge_.set(bytes, peer_->budget_);
+}
+
+/// The message grows within its bounds, and is charged as it does. Not OK: how the call ends.
+rpc::status call::expand(std::string_view bytes, std::string& to) {
+  const std::size_t bytes_max = message_bytes_max();
+  const std::uint64_t ratio_max = peer_->shared_.calls.inflate_ratio_max;
+  const auto fits = [this](std::size_t size) { return charge(size); };
+  switch (inflate(encoding_, bytes, {bytes_max, ratio_max, fits}, to)) {
+    case inflated::whole:
+      return {};
+    case inflated::broken:
+      return {rpc::code::internal, "message does not decompress"};
+    case inflated::too_large:
+      return {rpc::code::resource_exhausted, "Received message larger than max (" +
+                                                 std::to_string(bytes_max) + ") when decompressed"};
+    case inflated::too_dense:
+      return {rpc::code::resource_exhausted,
+              "message decompresses to more than " + std::to_string(ratio_max) + " times its size"};
+    case inflated::refused:
+      break;
+  }
+  return no_room();
+}
+
+/// It is charged for what it has become: protobuf makes much of little fields, and keeps the memory
+/// of a message that `into` held before.
+rpc::status call::parse(google::protobuf::MessageLite& into, std::string_view bytes) {
+  if (!into.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return rpc::not_readable();
+  }
+  if (bytes.size() <= uncharged_bytes_max && charge_.bytes() == 0) return {};
+  const auto* const full = dynamic_cast<const google::protobuf::Message*>(&into);
+  const std::size_t size = full != nullptr ? full->SpaceUsedLong() : 0;
+  return charge(std::max(size, bytes.size())) ? rpc::status() : no_room();
+}
+
 /// Of a stream, by its handler.
-bool call::parse(google::protobuf::MessageLite& into, std::string_view bytes,
-                 bool compressed) const {
+rpc::status call::read(google::protobuf::MessageLite& into, std::string_view bytes,
+                       bool compressed) {
   std::string expanded;
   if (compressed) {
-    const std::size_t bytes_max = peer_->shared_.calls.message_bytes_max;
-    if (inflate(encoding_, bytes, bytes_max, expanded) != inflated::whole) return false;
+    rpc::status result = expand(bytes, expanded);
+    if (!result.ok()) return result;
     bytes = expanded;
   }
-  return into.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  return parse(into, bytes);
+}
+
+rpc::status call::read_message(google::protobuf::MessageLite& into) {
+  rpc::status result = parse(into, view_);
+  forget_message();
+  return result;
 }
 
 void call::handler_ended() noexcept {
@@ -251,6 +309,9 @@ void call::on_header(bool too_large) {
   if (method_ == nullptr) return fail(rpc::code::unimplemented, "");
   if (bad_timeout_) return fail(rpc::code::internal, "malformed grpc-timeout");
   if (bad_encoding_) return fail(rpc::code::unimplemented, "unknown grpc-encoding");
+  if (!peer_->admits(*this)) {
+    return fail(rpc::code::resource_exhausted, "too many calls of this method on one connection");
+  }
   if (!method_->reads_stream) return;
   exchange_ = std::make_unique<exchange>(*this);
   peer_->complete(*this);
@@ -306,7 +367,7 @@ bool call::take_prefix(std::span<const std::byte>& bytes) {
   message_size_ = big_endian(prefix_.data() + 1);
   compressed_ = flag == 1;
   whole_ = message_size_ == 0;
-  const std::size_t bytes_max = peer_->shared_.calls.message_bytes_max;
+  const std::size_t bytes_max = message_bytes_max();
   if (flag > 1) {
     fail(rpc::code::internal, "bad frame flags");
   } else if (compressed_ && encoding_ == encoding::identity) {
@@ -368,24 +429,20 @@ void call::on_sent(std::size_t bytes) {
   if (exchange_ && exchange_->sent(bytes)) peer_->complete(*this);
 }
 
-/// False: it could not be, and was answered.
-bool call::expand(std::size_t bytes_max) {
-  if (!compressed_) return true;
-  std::string expanded;
-  switch (inflate(encoding_, view_, bytes_max, expanded)) {
-    case inflated::whole:
-      break;
-    case inflated::broken:
-      fail(rpc::code::internal, "message does not decompress");
-      return false;
-    case inflated::too_large:
-      fail(rpc::code::resource_exhausted, "Received message larger than max (" +
-                                              std::to_string(bytes_max) + ") when decompressed");
-      return false;
+/// The only message is whole: it is expanded, and charged. False: it could not be, and the call was
+/// answered.
+bool call::prepare_message() {
+  rpc::status result;
+  if (compressed_) {
+    std::string expanded;
+    result = expand(view_, expanded);
+    message_ = std::move(expanded);
+    view_ = message_;
+  } else if (!charge(view_.size())) {
+    result = no_room();
   }
-  message_ = std::move(expanded);
-  view_ = message_;
-  return true;
+  if (!result.ok()) fail(result.what, result.message);
+  return result.ok();
 }
 
 // The answer.

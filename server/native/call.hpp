@@ -25,6 +25,7 @@
 #include "native/compression.hpp"
 #include "native/exchange.hpp"
 #include "native/handler_run.hpp"
+#include "native/receive_budget.hpp"
 #include "native/reply_inbox.hpp"
 #include "rpc/context.hpp"
 
@@ -60,8 +61,8 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   void compress_replies() override;
 
   // For the coroutine around the handler.
-  [[nodiscard]] std::string_view message() const noexcept { return view_; }
-  void forget_message() noexcept;
+  /// Its only message, which is gone then. Not OK: how the call ends.
+  [[nodiscard]] rpc::status read_message(google::protobuf::MessageLite& into);
   /// Where its handler begins: told before its coroutine starts.
   [[nodiscard]] place begins() const noexcept { return place_; }
   /// Its handler begins when `turn` is invoked, which see.
@@ -99,8 +100,13 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   void take_message(std::span<const std::byte>& bytes, bool last);
   void own_message();
   void bring(std::span<const std::byte> bytes);
-  [[nodiscard]] bool parse(google::protobuf::MessageLite& into, std::string_view bytes,
-                           bool compressed) const;
+  void forget_message() noexcept;
+  [[nodiscard]] rpc::status read(google::protobuf::MessageLite& into, std::string_view bytes,
+                                 bool compressed);
+  [[nodiscard]] rpc::status parse(google::protobuf::MessageLite& into, std::string_view bytes);
+  [[nodiscard]] rpc::status expand(std::string_view bytes, std::string& to);
+  [[nodiscard]] bool charge(std::size_t bytes) noexcept;
+  [[nodiscard]] std::size_t message_bytes_max() const noexcept;
   [[nodiscard]] additions& added();
   [[nodiscard]] encoding reply_encoding() const noexcept {
     return additions_ ? additions_->compressed : encoding::identity;
@@ -114,7 +120,7 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   void finish_answer();
   void answer_without_messages();
   std::span<const h2::field> header();
-  [[nodiscard]] bool expand(std::size_t bytes_max);
+  [[nodiscard]] bool prepare_message();
   void cancel() noexcept;
   void fail(rpc::code what, std::string_view message);
   void answer();
@@ -153,6 +159,7 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   std::uint32_t missing_ = 0;  // of it, in a stream
   encoding encoding_ = encoding::identity;
   std::size_t ahead_ = 0;    // bytes of the message, consumed though it is not finished
+  request_charge charge_;    // for what it keeps of its request
   clock::time_point begun_;  // the message that is read: its header's end, or its first byte
   bool compressed_ = false;
   bool posted_ = false;   // :method
@@ -169,7 +176,8 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   bool accepts_gzip_ = false;
   bool accepts_deflate_ = false;
   place place_ = place::here;
-  bool timed_ = false;  // stands among the peer's deadlines
+  bool timed_ = false;    // stands among the peer's deadlines
+  bool counted_ = false;  // against its method's calls_max
   std::atomic<bool> cancelled_{false};
 };
 

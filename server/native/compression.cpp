@@ -69,7 +69,10 @@ bool accepts(std::string_view accepted, std::string_view name) noexcept {
   return false;
 }
 
-inflated inflate(encoding how, std::string_view from, std::size_t bytes_max, std::string& to) {
+inflated inflate(encoding how, std::string_view from, const inflate_bounds& bounds,
+                 std::string& to) {
+  const std::size_t dense =
+      bounds.ratio_max == 0 ? bounds.bytes_max : from.size() * bounds.ratio_max;
   inflater running(how);
   z_stream& state = running.state_;
   state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(from.data()));  // zlib only reads
@@ -80,7 +83,10 @@ inflated inflate(encoding how, std::string_view from, std::size_t bytes_max, std
     state.avail_out = static_cast<uInt>(piece.size());
     const int result = ::inflate(&state, Z_NO_FLUSH);
     const std::size_t made = piece.size() - state.avail_out;
-    if (to.size() + made > bytes_max) return inflated::too_large;
+    const std::size_t size = to.size() + made;
+    if (size > bounds.bytes_max) return inflated::too_large;
+    if (size > dense) return inflated::too_dense;
+    if (!bounds.fits(size)) return inflated::refused;
     to.append(piece.data(), made);
     if (result == Z_STREAM_END) return state.avail_in == 0 ? inflated::whole : inflated::broken;
     if (result == Z_MEM_ERROR) throw std::bad_alloc();

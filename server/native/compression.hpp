@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -18,7 +19,17 @@ inline constexpr std::string_view encodings = "identity, deflate, gzip";
   return which == encoding::gzip ? "gzip" : which == encoding::deflate ? "deflate" : "identity";
 }
 
-enum class inflated : std::uint8_t { whole, broken, too_large };
+/// `refused`: by `fits`.
+enum class inflated : std::uint8_t { whole, broken, too_large, too_dense, refused };
+
+/// What a message may become, however small it is.
+struct inflate_bounds {
+  std::size_t bytes_max;
+  /// Times as large as it came; 0: whatever comes.
+  std::uint64_t ratio_max;
+  /// Asked before it becomes as large as the argument.
+  const std::function<bool(std::size_t)>& fits;
+};
 
 /// `from` in `how`, appended to `to`. Throws std::bad_alloc.
 void deflate(encoding how, std::string_view from, std::string& to);
@@ -26,9 +37,9 @@ void deflate(encoding how, std::string_view from, std::string& to);
 /// Whether `accepted`, a grpc-accept-encoding, names it.
 [[nodiscard]] bool accepts(std::string_view accepted, std::string_view name) noexcept;
 
-/// `from` in `how` (gzip, or deflate as zlib's RFC 1950), appended to `to`, which never becomes
-/// larger than `bytes_max`, however small `from` is. Throws std::bad_alloc.
-[[nodiscard]] inflated inflate(encoding how, std::string_view from, std::size_t bytes_max,
+/// `from` in `how` (gzip, or deflate as zlib's RFC 1950) becomes `to`, which is empty. Throws
+/// std::bad_alloc.
+[[nodiscard]] inflated inflate(encoding how, std::string_view from, const inflate_bounds& bounds,
                                std::string& to);
 
 }  // namespace bwos::server::native

@@ -101,7 +101,8 @@ rpc::step exchange::try_read(google::protobuf::MessageLite& into) {
   } else {
     held.unlock();
   }
-  if (!call_.parse(into, {at + prefix_size, size - prefix_size}, *at != '\0')) {
+  why_bad_ = call_.read(into, {at + prefix_size, size - prefix_size}, *at != '\0');
+  if (!why_bad_.ok()) {
     bad();
     return rpc::step::over;
   }

@@ -40,6 +40,7 @@
 #include "h2/session.hpp"
 #include "native/compression.hpp"
 #include "rpc/messages.hpp"
+#include "rpc/status.hpp"
 
 namespace bwos::server::native {
 
@@ -68,6 +69,8 @@ class exchange final : public rpc::message_stream {
   /// ends with the latter, too.
   [[nodiscard]] auto notice() noexcept { return pause(*this, wait::notice); }
   [[nodiscard]] auto end_of_call() noexcept { return pause(*this, wait::end); }
+  /// Of one that is_bad(): how the call ends.
+  [[nodiscard]] const rpc::status& why_bad() const noexcept { return why_bad_; }
   /// It has ended. True: the caller pushes the call on the inbox.
   [[nodiscard]] bool end() noexcept;
 
@@ -158,6 +161,7 @@ class exchange final : public rpc::message_stream {
   std::size_t read_to_ = 0;  // of it
   std::string packed_;       // a message that waits, compressed
   bool is_packed_ = false;   // packed_ is valid
+  rpc::status why_bad_;
 };
 
 /// The call that the calling thread's runner runs a handler of; null: none.

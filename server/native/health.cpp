@@ -39,12 +39,13 @@ task<rpc::status> check_health(rpc::context& call, const HealthCheckRequest& req
   co_return rpc::status{};
 }
 
-task<rpc::status> watch_health(rpc::context& call, const HealthCheckRequest& request,
+task<rpc::status> watch_health(rpc::context& call, HealthCheckRequest& request,
                                rpc::writer<HealthCheckResponse>& replies) {
   exchange& messages = static_cast<native::call&>(call).messages();
   // Before the look: no drain falls between.
   const drain_bell::listener listens(call.server.bell, &notify, &messages);
   const bool known = is_known(call.server, request.service());
+  HealthCheckRequest().Swap(&request);  // it is needed no more, and the watch lasts
   HealthCheckResponse reply;
   reply.set_status(known ? status_now(call.server) : HealthCheckResponse::SERVICE_UNKNOWN);
   bool wanted = co_await replies.write(reply);

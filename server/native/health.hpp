@@ -21,8 +21,7 @@ task<rpc::status> check_health(rpc::context& call,
 
 /// The status now, SERVICE_UNKNOWN for other services, and NOT_SERVING when the server drains. Ends
 /// with its caller, or rpc::is_lasting().
-task<rpc::status> watch_health(rpc::context& call,
-                               const grpc::health::v1::HealthCheckRequest& request,
+task<rpc::status> watch_health(rpc::context& call, grpc::health::v1::HealthCheckRequest& request,
                                rpc::writer<grpc::health::v1::HealthCheckResponse>& replies);
 
 }  // namespace bwos::server::native

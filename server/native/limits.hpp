@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace bwos::server::native {
 
@@ -11,6 +12,9 @@ struct call_limits {
   /// One message, as it comes and expanded; above: RESOURCE_EXHAUSTED, before any of it is kept
   /// (--grpc-message-bytes-max).
   std::size_t message_bytes_max = std::size_t{4} * 1024 * 1024;
+  /// A compressed message that is more times as large when expanded: RESOURCE_EXHAUSTED. 0: any may
+  /// be, as gRPC's own interoperability cases send 912:1 (--h2-inflate-ratio-max).
+  std::uint64_t inflate_ratio_max = 0;
   /// Handlers that have suspended or been handed on, also of calls that the peer has given up;
   /// above: REFUSED_STREAM. One less are handed on.
   unsigned handlers_max = 1000;

@@ -10,6 +10,7 @@
 #include "native/handler_run.hpp"
 #include "native/handler_turn.hpp"
 #include "rpc/context.hpp"
+#include "rpc/method_options.hpp"
 #include "rpc/paths.hpp"
 
 namespace bwos::server::native {
@@ -21,7 +22,8 @@ struct method {
   void (*handler)() = nullptr;  ///< Of the kind and types that `make` knows.
   bool reads_stream = false;
   bool writes_stream = false;
-  bool is_lasting = false;   ///< See rpc::is_lasting().
+  bool is_lasting = false;  ///< See rpc::is_lasting().
+  rpc::method_options options{};
   mutable mean_time took{};  ///< By a unary handler, until it suspends or ends.
 };
 
@@ -31,12 +33,10 @@ template <class Request, class Reply>
 handler_run run_unary(call& of, rpc::unary_handler<Request, Reply> handler) {
   Request request;
   Reply reply;
-  const std::string_view bytes = of.message();
-  if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    of.end_handler(rpc::not_readable());
+  if (rpc::status read = of.read_message(request); !read.ok()) {
+    of.end_handler(std::move(read));
     co_return;
   }
-  of.forget_message();
   const bool is_wanted = co_await handler_turn(of);
   if (!is_wanted) {
     of.end_handler({rpc::code::cancelled, {}});
@@ -54,12 +54,10 @@ handler_run run_unary(call& of, rpc::unary_handler<Request, Reply> handler) {
 template <class Request, class Reply>
 handler_run run_server_stream(call& of, rpc::server_stream_handler<Request, Reply> handler) {
   Request request;
-  const std::string_view bytes = of.message();
-  if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    of.end_handler(rpc::not_readable());
+  if (rpc::status read = of.read_message(request); !read.ok()) {
+    of.end_handler(std::move(read));
     co_return;
   }
-  of.forget_message();
   rpc::writer<Reply> replies(of.messages());
   of.end_handler(co_await handler(of, request, replies));
 }
@@ -69,7 +67,7 @@ handler_run run_client_stream(call& of, rpc::client_stream_handler<Request, Repl
   rpc::reader<Request> requests(of.messages());
   Reply reply;
   rpc::status result = co_await handler(of, requests, reply);
-  if (of.messages().is_bad()) result = rpc::not_readable();
+  if (of.messages().is_bad()) result = of.messages().why_bad();
   if (result.ok()) of.messages().write_last(reply);
   of.end_handler(std::move(result));
 }
@@ -79,7 +77,7 @@ handler_run run_both_streams(call& of, rpc::both_stream_handler<Request, Reply> 
   rpc::reader<Request> requests(of.messages());
   rpc::writer<Reply> replies(of.messages());
   rpc::status result = co_await handler(of, requests, replies);
-  if (of.messages().is_bad()) result = rpc::not_readable();
+  if (of.messages().is_bad()) result = of.messages().why_bad();
   of.end_handler(std::move(result));
 }
 
@@ -89,20 +87,24 @@ handler_run run_both_streams(call& of, rpc::both_stream_handler<Request, Reply> 
 class method_table {
  public:
   template <class Request, class Reply>
-  void unary(std::string_view path, rpc::unary_handler<Request, Reply> handler) {
-    add<&detail::run_unary<Request, Reply>>(path, handler, false, false);
+  void unary(std::string_view path, rpc::unary_handler<Request, Reply> handler,
+             const rpc::method_options& options = {}) {
+    add<&detail::run_unary<Request, Reply>>(path, handler, false, false, options);
   }
   template <class Request, class Reply>
-  void server_stream(std::string_view path, rpc::server_stream_handler<Request, Reply> handler) {
-    add<&detail::run_server_stream<Request, Reply>>(path, handler, false, true);
+  void server_stream(std::string_view path, rpc::server_stream_handler<Request, Reply> handler,
+                     const rpc::method_options& options = {}) {
+    add<&detail::run_server_stream<Request, Reply>>(path, handler, false, true, options);
   }
   template <class Request, class Reply>
-  void client_stream(std::string_view path, rpc::client_stream_handler<Request, Reply> handler) {
-    add<&detail::run_client_stream<Request, Reply>>(path, handler, true, false);
+  void client_stream(std::string_view path, rpc::client_stream_handler<Request, Reply> handler,
+                     const rpc::method_options& options = {}) {
+    add<&detail::run_client_stream<Request, Reply>>(path, handler, true, false, options);
   }
   template <class Request, class Reply>
-  void both_streams(std::string_view path, rpc::both_stream_handler<Request, Reply> handler) {
-    add<&detail::run_both_streams<Request, Reply>>(path, handler, true, true);
+  void both_streams(std::string_view path, rpc::both_stream_handler<Request, Reply> handler,
+                    const rpc::method_options& options = {}) {
+    add<&detail::run_both_streams<Request, Reply>>(path, handler, true, true, options);
   }
 
   [[nodiscard]] bool empty() const noexcept { return methods_.empty(); }
@@ -115,7 +117,8 @@ class method_table {
 
  private:
   template <auto Run, class Handler>
-  void add(std::string_view path, Handler handler, bool reads_stream, bool writes_stream) {
+  void add(std::string_view path, Handler handler, bool reads_stream, bool writes_stream,
+           const rpc::method_options& options) {
     method& added = methods_[std::string(path)];
     added.make = [](call& of, const method& self) {
       return Run(of, reinterpret_cast<Handler>(self.handler));
@@ -124,6 +127,7 @@ class method_table {
     added.reads_stream = reads_stream;
     added.writes_stream = writes_stream;
     added.is_lasting = rpc::is_lasting(path);
+    added.options = options;
   }
 
   struct hash : std::hash<std::string_view> {

@@ -2,6 +2,7 @@
 #include "native/peer.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -26,6 +27,7 @@ peer::peer(const shared& of, stream_waker waker, clock::time_point now, const ht
       waker_(waker),
       session_(*this, of.http2),
       turn_(of.calls.lane_threshold, of.metrics.ticks_per_ms()),
+      budget_(of.http2.request_bytes_max),
       now_(now),
       began_(now),
       heard_(now),
@@ -161,9 +163,10 @@ void peer::run(call& which, clock::time_point now, bool is_last) {
     answered(which);
     return session_.reset(which, h2::error::refused_stream);
   }
-  if (!which.exchange_)
-    took_message(which);  // and will have parsed it, or answered, when this returns
-  if (!which.exchange_ && !which.expand(shared_.calls.message_bytes_max)) return;
+  if (!which.exchange_) {
+    took_message(which);  // what it becomes is charged from here on
+    if (!which.prepare_message()) return;
+  }
   if (which.method_->writes_stream && !which.exchange_) {
     which.exchange_ = std::make_unique<exchange>(which);
   }
@@ -229,27 +232,38 @@ void peer::make_room(call& unfinished) {
   if (unfinished.message_size_ < stream_half && session_.held() < connection_half) return;
   if (unfinished.exchange_ && unfinished.exchange_->has_unread()) return;  // its handler's turn
   const std::size_t more = unfinished.held();
-  if (ahead_ + more > shared_.http2.request_bytes_max) {
+  if (!budget_.take(more)) {
     answered(unfinished);
     return session_.reset(unfinished, h2::error::refused_stream);
   }
-  ahead_ += more;
   unfinished.ahead_ += more;
   session_.consume(unfinished, more);
 }
 
-/// Nothing of it takes memory, or will soon: the peer may send as much again.
+/// Its bytes as they came are no longer kept, or will be no longer soon: the peer may send as many
+/// again.
 void peer::took_message(call& which) {
-  ahead_ -= std::exchange(which.ahead_, 0);
+  budget_.give_back(std::exchange(which.ahead_, 0));
   session_.consume(which, which.held());
 }
 
 /// Of a stream: so much of what came first.
 void peer::took(call& which, std::size_t bytes) {
   const std::size_t early = std::min(bytes, which.ahead_);
-  ahead_ -= early;
+  budget_.give_back(early);
   which.ahead_ -= early;
   session_.consume(which, bytes - early);
+}
+
+/// Whether there may be another call of its method. Counts it, until it is freed.
+bool peer::admits(call& which) {
+  const std::size_t most = which.method_->options.calls_max;
+  if (most == std::numeric_limits<std::size_t>::max()) return true;
+  auto known = std::ranges::find(bounded_, which.method_, &decltype(bounded_)::value_type::first);
+  if (known == bounded_.end()) known = bounded_.insert(known, {which.method_, 0});
+  if (known->second == most) return false;
+  ++known->second;
+  return which.counted_ = true;
 }
 
 void peer::take_replies() {
@@ -274,6 +288,7 @@ void peer::ended(call& which) {
 
 void peer::count_end(call& which) noexcept {
   which.run_ = {};
+  which.charge_.give_back(budget_);
   which.running_ = false;
   --running_;
   if (!which.open_ || which.answered_) return count(calls::cancelled);
@@ -430,6 +445,7 @@ void peer::answered(call& which) noexcept {
   if (borrower_ == &which) borrower_ = nullptr;
   if (!which.running_) {  // else its message is the handler's
     which.forget_message();
+    which.charge_.give_back(budget_);
     took_message(which);
   }
   if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
@@ -439,7 +455,11 @@ void peer::answered(call& which) noexcept {
 void peer::release(call& which) noexcept {
   if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
   if (which.open_ || which.ready_ || which.running_) return;
-  ahead_ -= which.ahead_;
+  budget_.give_back(which.ahead_);
+  which.charge_.give_back(budget_);
+  if (which.counted_) {
+    --std::ranges::find(bounded_, which.method_, &decltype(bounded_)::value_type::first)->second;
+  }
   if (which.older_ != nullptr) which.older_->newer_ = which.newer_;
   (which.newer_ != nullptr ? which.newer_->older_ : newest_) = which.older_;
   delete &which;

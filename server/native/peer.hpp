@@ -25,6 +25,7 @@
 #include "native/call.hpp"
 #include "native/limits.hpp"
 #include "native/methods.hpp"
+#include "native/receive_budget.hpp"
 #include "native/reply_inbox.hpp"
 
 namespace bwos::server::native {
@@ -97,6 +98,7 @@ class peer final : h2::application {
   void make_room(call& unfinished);
   void took_message(call& which);
   void took(call& which, std::size_t bytes);
+  [[nodiscard]] bool admits(call& which);
   void go_on(call& which);
   void look_at(call& which, bool from_inbox);
   void sweep(clock::time_point now);
@@ -132,7 +134,9 @@ class peer final : h2::application {
   std::string written_;           // by a handler, on its way to the session
   std::set<std::pair<clock::time_point, call*>> deadlines_;  // of those that outlive their batch
   std::size_t running_ = 0;                                  // handlers that have suspended
-  std::size_t ahead_ = 0;                                    // of all calls
+  receive_budget budget_;
+  std::vector<std::pair<const method*, std::size_t>>
+      bounded_;  // methods with a calls_max: its calls
   std::uint64_t batch_ = 0;
   std::uint64_t opened_ = 0;
   std::uint64_t opened_before_ = 0;

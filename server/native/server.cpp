@@ -23,8 +23,11 @@ method_table all_methods(const service& of) {
   google::protobuf::SetLogHandler(nullptr);
   method_table made;
   rpc::add_services(made, of);
-  made.unary("/grpc.health.v1.Health/Check", &check_health);
-  made.server_stream("/grpc.health.v1.Health/Watch", &watch_health);
+  made.unary("/grpc.health.v1.Health/Check", &check_health,
+             {.request_bytes_max = rpc::name_request_bytes_max});
+  made.server_stream(
+      "/grpc.health.v1.Health/Watch", &watch_health,
+      {.request_bytes_max = rpc::name_request_bytes_max, .calls_max = rpc::waiting_calls_max});
   return made;
 }
 

@@ -53,9 +53,9 @@ using unary_handler = task<status> (*)(context& call, const Request& request, Re
 
 /// The streaming kinds, likewise. One that takes a stream starts when its header is here. It goes
 /// on wherever a worker is, and may end before it has read everything: then the caller is told to
-/// send no more.
+/// send no more. A single request is the handler's own: one that lasts may empty it.
 template <class Request, class Reply>
-using server_stream_handler = task<status> (*)(context& call, const Request& request,
+using server_stream_handler = task<status> (*)(context& call, Request& request,
                                                writer<Reply>& replies);
 template <class Request, class Reply>
 using client_stream_handler = task<status> (*)(context& call, reader<Request>& requests,

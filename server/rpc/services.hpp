@@ -10,6 +10,7 @@
 #include "handlers/hello.hpp"
 #include "handlers/reflection.hpp"
 #include "handlers/test_service.hpp"
+#include "rpc/method_options.hpp"
 #include "rpc/paths.hpp"
 
 namespace bwos::server::rpc {
@@ -20,9 +21,12 @@ template <class Transport>
 void add_services(Transport& to, const service& of) {
   to.unary("/helloworld.Greeter/SayHello", &handlers::say_hello);
   to.unary("/bwos.Work/Burn", &handlers::burn);
-  to.both_streams("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", &handlers::reflect);
+  constexpr method_options names{.request_bytes_max = name_request_bytes_max,
+                                 .calls_max = waiting_calls_max};
+  to.both_streams("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", &handlers::reflect,
+                  names);
   to.both_streams("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-                  &handlers::reflect);
+                  &handlers::reflect, names);
   if (!of.has_test_service) return;
   to.unary("/grpc.testing.TestService/EmptyCall", &handlers::empty_call);
   to.unary("/grpc.testing.TestService/UnaryCall", &handlers::unary_call);
@@ -52,7 +56,8 @@ struct name_collector {
     unary(path, handler);
   }
   template <class Handler>
-  void both_streams(std::string_view path, Handler handler) {
+  void both_streams(std::string_view path, Handler handler,
+                    const method_options& /*options*/ = {}) {
     unary(path, handler);
   }
 };

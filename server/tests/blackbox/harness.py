@@ -17,6 +17,7 @@ SERVER = os.environ["BWOS_TEST_SERVER"]
 REACTOR = os.environ.get("BWOS_TEST_REACTOR", "auto")
 FLAGS = os.environ.get("BWOS_TEST_FLAGS", "").split()  # of every server, such as --executor
 NATIVE = not {"grpc++", "asio-io-context"} & set(FLAGS)  # gRPC, where it is on
+SANITIZED = os.environ.get("BWOS_TEST_SANITIZED", "") != ""  # its memory is not the server's
 PATIENCE = 60  # seconds until a test gives up; nothing is expected to take as long
 
 
@@ -101,6 +102,11 @@ class Server:
         """Bytes resident now."""
         with open(f"/proc/{self.process.pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def memory_peak(self):
+        """Bytes resident at most, ever (VmHWM)."""
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", file.read())[1]) * 1024
 
     def cpu_seconds(self):
         with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as file:

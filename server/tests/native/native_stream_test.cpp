@@ -59,7 +59,7 @@ task<rpc::status> echoes(rpc::context& call, rpc::reader<HelloRequest>& requests
 }
 
 /// 1 KiB messages, as many as its name says.
-task<rpc::status> pours(rpc::context& call, const HelloRequest& request,
+task<rpc::status> pours(rpc::context& call, HelloRequest& request,
                         rpc::writer<HelloReply>& replies) {
   HelloReply reply;
   reply.set_message(std::string(1024 - 5 - 3, 'x'));

@@ -320,6 +320,8 @@ TEST(config, serves_grpc_natively_where_it_can_unless_told_otherwise) {
                                "2KiB",
                                "--h2-request-bytes-max",
                                "3MiB",
+                               "--h2-inflate-ratio-max",
+                               "1000",
                                "--h2-acks-max",
                                "8",
                                "--h2-handshake-timeout",
@@ -343,6 +345,7 @@ TEST(config, serves_grpc_natively_where_it_can_unless_told_otherwise) {
   EXPECT_EQ(all.http2.header_bytes_max, 1024U);
   EXPECT_EQ(all.http2.output_bytes_max, 2048U);
   EXPECT_EQ(all.http2.request_bytes_max, 3U << 20);
+  EXPECT_EQ(all.native.inflate_ratio_max, 1000U);
   EXPECT_EQ(all.http2.acks_max, 8U);
   EXPECT_EQ(all.http2.handshake_timeout, 9s);
   EXPECT_EQ(all.http2.header_timeout, 10s);

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that the requests of one connection take beyond its window (--h2-request-bytes-max):
+// unfinished messages for which the peer was given more window, and messages, as large as they are
+// expanded, until their handlers have ended.
+//
+// Roles. Any thread that runs a handler of the connection, and its runner, take and give back.
+// INVARIANT
+// B1  taken_ is the sum of what was taken and not given back; it never exceeds bytes_max_.
+// Test: receive_budget_test.cpp
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+namespace bwos::server::native {
+
+/// Messages that are no larger than this are not charged: as many as a connection may have calls
+/// (--grpc-streams-max) are 1 MiB, and they are what an ordinary call brings.
+inline constexpr std::size_t uncharged_bytes_max = 1024;
+
+class receive_budget {
+ public:
+  explicit receive_budget(std::size_t bytes_max) noexcept : bytes_max_(bytes_max) {}
+  receive_budget(const receive_budget&) = delete;
+  receive_budget& operator=(const receive_budget&) = delete;
+
+  /// False: that would be more than there is, and nothing was taken.
+  [[nodiscard]] bool take(std::size_t bytes) noexcept {
+    // [budget.look] relaxed: the CAS decides. Partner: [budget.take].
+    std::size_t taken = taken_.load(std::memory_order_relaxed);
+    do {
+      if (bytes > bytes_max_ - taken) return false;
+      // [budget.take] relaxed: a number that is compared with a limit; nothing is read on its
+      // strength. Partner: [budget.give].
+    } while (!taken_.compare_exchange_weak(taken, taken + bytes, std::memory_order_relaxed));
+    return true;
+  }
+
+  void give_back(std::size_t bytes) noexcept {
+    // [budget.give] relaxed: as above. Partner: [budget.take].
+    taken_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] std::size_t taken() const noexcept {
+    // [budget.read] relaxed: a number. Partner: none (tests).
+    return taken_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  const std::size_t bytes_max_;
+  std::atomic<std::size_t> taken_{0};
+};
+
+/// What one call has taken of its connection's budget. One thread at a time: the call's runner, or
+/// its handler. Whoever owns the call gives it back: the budget may be gone before the call is.
+class request_charge {
+ public:
+  /// So much, more or less than before. False: more than there is; then it is as before.
+  [[nodiscard]] bool set(std::size_t bytes, receive_budget& of) noexcept {
+    if (bytes <= uncharged_bytes_max) bytes = 0;
+    if (bytes > bytes_ && !of.take(bytes - bytes_)) return false;
+    if (bytes < bytes_) of.give_back(bytes_ - bytes);
+    bytes_ = bytes;
+    return true;
+  }
+  void give_back(receive_budget& of) noexcept {
+    if (bytes_ > 0) static_cast<void>(set(0, of));
+  }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace bwos::server::native
