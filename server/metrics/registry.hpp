@@ -23,9 +23,20 @@ enum class timeout : std::uint8_t { idle, header, body, write };
 inline constexpr std::array<const char*, 4> timeout_names{"idle", "header", "body", "write"};
 
 /// Of native gRPC: calls as grpc_statistics has them; receives that brought bytes; system calls
-/// that sent some.
-enum class grpc : std::uint8_t { started, ok, failed, cancelled, unserved, read_batches, sends };
-inline constexpr std::size_t grpc_count = 7;
+/// that sent some; turns of connections that their slice has ended; calls turned away:
+/// --queue-age-max.
+enum class grpc : std::uint8_t {
+  started,
+  ok,
+  failed,
+  cancelled,
+  unserved,
+  read_batches,
+  sends,
+  slices,
+  shed,
+};
+inline constexpr std::size_t grpc_count = 9;
 
 /// What is counted, as plain numbers: the sum over all threads.
 struct totals {

@@ -117,6 +117,11 @@ void write_native_grpc(std::string& to, const totals& all, std::uint64_t connect
          "Receives that brought bytes, of all HTTP/2.", of(grpc::read_batches));
   single(to, "bwos_grpc_sends_total", "counter", "System calls that sent, of all HTTP/2.",
          of(grpc::sends));
+  single(to, "bwos_grpc_slices_total", "counter",
+         "Turns of connections that ended with calls left, because they took long.",
+         of(grpc::slices));
+  single(to, "bwos_grpc_shed_total", "counter", "Calls answered UNAVAILABLE: --queue-age-max.",
+         of(grpc::shed));
 }
 
 void write_worker_counter(std::string& to, const pool_statistics& pool, std::string_view name,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the handlers of a batch of calls run. One after the other on the thread that has read them,
-// without a queue; but what is left of a batch that takes long is for workers that have nothing to
-// do, and methods that are long on average are for the lane, as HTTP's routes are.
+// Where the handlers of a batch of calls run, and for how long a connection runs them before others
+// get their turn. They run one after the other on the thread that has read them, without a queue.
+// What is left of a batch that takes long is for workers that have nothing to do. Methods that are
+// long on average are for the lane, as HTTP's routes are.
 #pragma once
 
 #include <chrono>
@@ -20,6 +21,11 @@ enum class place : std::uint8_t { here, workers, lane };
 /// After the handlers of a batch have taken so long, the rest is handed on if somebody is idle. As
 /// a pipelining connection's slice: less than what waking somebody up costs is not worth it.
 inline constexpr std::chrono::microseconds batch_slice{50};
+/// After its handlers have taken so long, a connection sends what is answered, and yields. Guessed:
+/// a hundred calls of little work and their answers need less, so that they go out in one send.
+inline constexpr std::chrono::microseconds turn_slice{200};
+/// The clock is read after so many steps of a turn that do not read it themselves.
+inline constexpr unsigned steps_per_look = 8;
 /// To hand a handler on costs about as much as running one that is shorter than this on average.
 inline constexpr std::chrono::microseconds brief_handler{2};
 /// Of those the clock is read for one in so many.
@@ -34,11 +40,33 @@ class batch_turn {
   batch_turn(std::chrono::microseconds lane_threshold, ticks ticks_per_ms) noexcept
       : brief_(in_ticks(brief_handler, ticks_per_ms)),
         slice_(in_ticks(batch_slice, ticks_per_ms)),
+        turn_(in_ticks(turn_slice, ticks_per_ms)),
         long_(in_ticks(lane_threshold, ticks_per_ms)) {}
 
-  void begin() noexcept {
-    spent_ = 0;
-    hands_on_ = false;
+  /// `goes_on`: with what the turn before has left of its batch.
+  void begin(bool goes_on = false) noexcept {
+    if (!goes_on) {
+      spent_ = 0;
+      hands_on_ = false;
+    }
+    begun_ = 0;
+    is_over_ = false;
+  }
+
+  /// Asked before each step but the first: whether the turn is over. It stays so until begin().
+  [[nodiscard]] bool is_over() noexcept {
+    if (is_over_) return true;
+    if (begun_ == 0) {
+      begun_ = now_ = metrics::now_ticks();
+      return false;
+    }
+    if (++steps_ % steps_per_look == 0) now_ = metrics::now_ticks();
+    return is_over_ = now_ > begun_ && now_ - begun_ > turn_;
+  }
+  /// As is_over(), by the clock.
+  [[nodiscard]] bool is_over_now() noexcept {
+    steps_ = steps_per_look - 1;
+    return is_over();
   }
 
   /// `is_last`: nothing of the batch is left behind it.
@@ -60,7 +88,8 @@ class batch_turn {
     }
     const ticks begun = metrics::now_ticks();
     const bool has_ended = handler();
-    const ticks took = metrics::now_ticks() - begun;
+    now_ = metrics::now_ticks();
+    const ticks took = now_ - begun;
     method.note(took, counted_most());
     spent_ += took;
     return has_ended;
@@ -78,8 +107,13 @@ class batch_turn {
 
   const ticks brief_;
   const ticks slice_;
+  const ticks turn_;
   const ticks long_;
   ticks spent_ = 0;  // by the handlers of the batch
+  ticks begun_ = 0;  // the turn; 0: not yet
+  ticks now_ = 0;    // when the clock was read last
+  unsigned steps_ = 0;
+  bool is_over_ = false;
   unsigned brief_runs_ = 0;
   bool hands_on_ = false;  // what is left of the batch
 };

@@ -108,6 +108,10 @@ call::timing call::timed_by() const noexcept {
   return {method_->took, peer_->turn_.counted_most()};
 }
 
+bool call::turn_is_over() noexcept {
+  return peer_->turn_.is_over_now();
+}
+
 std::uint8_t* call::prepare_reply(std::size_t size) {
   reply_.resize(prefix_size + size);
   for (std::size_t i = 0; i < 4; ++i) reply_[1 + i] = static_cast<char>(size >> (24 - 8 * i));
@@ -397,6 +401,7 @@ void call::take_message(std::span<const std::byte>& bytes, bool last) {
 
 /// What was borrowed becomes its own.
 void call::own_message() {
+  if (view_.data() == message_.data()) return;
   message_.assign(view_);
   view_ = message_;
 }

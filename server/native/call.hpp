@@ -72,6 +72,8 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
     metrics::ticks most;
   };
   [[nodiscard]] timing timed_by() const noexcept;
+  /// Its connection's, whose runner runs its handler.
+  [[nodiscard]] bool turn_is_over() noexcept;
   /// Room for a reply of so many bytes.
   [[nodiscard]] std::uint8_t* prepare_reply(std::size_t size);
   /// What prepare_reply() was filled with is compressed, if that is wanted and makes it smaller.

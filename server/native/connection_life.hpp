@@ -4,10 +4,13 @@
 // its queues, and acknowledgements and answers wait there, within their limits (C3).
 //
 // INVARIANT
-// C4  The coroutine ends when no handler of it runs: calls refer to the peer, which lies in its
+// C4  What was received and not read, because the turn was over, is in kept_; nothing is received
+//     until it has been read.
+// C5  The coroutine ends when no handler of it runs: calls refer to the peer, which lies in its
 //     frame.
 #pragma once
 
+#include <algorithm>
 #include <bwos/stream.hpp>
 #include <chrono>
 #include <cstddef>
@@ -29,8 +32,10 @@ using clock = std::chrono::steady_clock;
 /// Sends in a row, of an answer larger than h2::send_bytes, before others get their turn.
 inline constexpr int sends_max = 4;
 
-/// Turns of sending in a row: then the peer is heard, who may want no more of it.
+/// Turns of sending in a row: then the peer is heard, who may want no more of it. Where calls wait
+/// for their turn, so many: where the peer has nothing to say, hearing it takes a millisecond.
 inline constexpr int unheard_turns_max = 4;
+inline constexpr int unheard_turns_of_calls_max = 64;
 
 /// Of gRPC alone; or, with `http`, of its routes too, and with what it began with.
 template <class Sockets>
@@ -73,6 +78,7 @@ class connection : public connection_base<Sockets> {
 
  private:
   next feed(std::span<const std::byte> bytes);
+  next read(std::span<const std::byte> bytes, clock::time_point now);
   next flush(http1::byte_buffer& output);
   void count_bytes(const sent& what) const;
   void set_deadline() noexcept;
@@ -83,9 +89,11 @@ class connection : public connection_base<Sockets> {
   const shared& shared_;
   const http1::context* const http_;
   std::string first_;
+  std::string kept_;
   peer peer_;
   clock::time_point deadline_;
-  int unheard_turns_ = 0;  // since it was last listened to
+  int unheard_turns_ = 0;   // since it was last listened to
+  bool has_ended_ = false;  // the peer sends no more; what it has sent is answered yet
 };
 
 template <class Sockets>
@@ -102,19 +110,32 @@ next connection<Sockets>::take(const received& got) {
     peer_.look(clock::now());
     return flush(this_output());
   }
+  if (got.end() && peer_.has_left()) {  // it has half-closed: what it sent before is answered yet
+    has_ended_ = true;
+    peer_.look(clock::now());
+    return flush(this_output());
+  }
   if (got.error || got.end()) return next::close;
   return feed(got.bytes);
 }
 
 template <class Sockets>
 next connection<Sockets>::go_on() {
-  if (peer_.left() != http2::requests::rest::nothing) {
-    peer_.look(clock::now());
-  } else if (++unheard_turns_ > unheard_turns_max) {
+  if (!kept_.empty()) {
+    const clock::time_point now = clock::now();
+    peer_.look(now);
+    if (peer_.has_left()) return flush(this_output());
+    const std::string bytes = std::exchange(kept_, {});
+    return read(std::as_bytes(std::span(bytes)), now);
+  }
+  const bool has_left = peer_.has_left();
+  if (!has_ended_ &&
+      ++unheard_turns_ > (has_left ? unheard_turns_of_calls_max : unheard_turns_max)) {
     deadline_ = clock::now();  // what is not there now is not waited for
     socket_.deadline(deadline_);
     return next::receive;
   }
+  if (has_left) peer_.look(clock::now());
   return flush(this_output());
 }
 
@@ -124,14 +145,23 @@ next connection<Sockets>::feed(std::span<const std::byte> bytes) {
   counters.count(metrics::grpc::read_batches);
   if (http_ != nullptr) counters.received(bytes.size());
   const clock::time_point now = clock::now();
-  const std::size_t size = bytes.size();
+  const auto first = bytes.first(std::min(bytes.size(), batch_bytes_max));
+  peer_.feed(first, now);
+  return base::be_fair(bytes.size(), read(bytes.subspan(first.size()), now));
+}
+
+/// The rest of what was received, as long as the turn lasts.
+template <class Sockets>
+next connection<Sockets>::read(std::span<const std::byte> bytes, clock::time_point now) {
   http1::byte_buffer& output = this_output();
-  for (; bytes.size() > batch_bytes_max; bytes = bytes.subspan(batch_bytes_max)) {
-    peer_.feed(bytes.first(batch_bytes_max), now);
-    static_cast<void>(peer_.pull(output));  // flush() pulls what it left
+  while (!bytes.empty() && !peer_.has_left()) {  // ends: it takes some each time
+    static_cast<void>(peer_.pull(output));       // flush() pulls what it left
+    const auto piece = bytes.first(std::min(bytes.size(), batch_bytes_max));
+    bytes = bytes.subspan(piece.size());
+    peer_.feed_more(piece, now);
   }
-  peer_.feed(bytes, now);
-  return base::be_fair(size, flush(output));
+  kept_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return flush(output);
 }
 
 /// Sends what `output` has and what there is to pull, as far as that goes without waiting.
@@ -154,15 +184,9 @@ next connection<Sockets>::flush(http1::byte_buffer& output) {
   if (more) return next::go_on;
   set_deadline();
   if (peer_.is_over()) return next::linger;
-  switch (peer_.left()) {
-    case http2::requests::rest::nothing:
-      return next::receive;
-    case http2::requests::rest::some:
-      return next::go_on;
-    case http2::requests::rest::long_one:
-      return next::lane;
-  }
-  return next::receive;
+  if (peer_.left() == http2::requests::rest::long_one) return next::lane;
+  if (peer_.has_left() || !kept_.empty()) return next::go_on;
+  return has_ended_ ? next::close : next::receive;
 }
 
 template <class Sockets>

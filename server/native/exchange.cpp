@@ -43,6 +43,12 @@ bool exchange::is_here() const noexcept {
   return running_here() == this;
 }
 
+/// The handler is `here`, and its connection's turn is over. Says so twice running: to who tries,
+/// and to who waits then.
+bool exchange::pauses() noexcept {
+  return is_here() && !has_resumed_ && call_.turn_is_over();
+}
+
 /// Lets the lock go; behind it the call may be gone if it has ended.
 void exchange::tell(std::unique_lock<std::mutex>& held) noexcept {
   const bool pushes = !told_ && !is_here();
@@ -73,7 +79,7 @@ bool exchange::is_ready() const noexcept {
 bool exchange::wait_for(wait what, coroutine_waiter& waiting) noexcept {
   std::unique_lock held(mutex_);
   waits_for_ = what;
-  if (is_ready()) return false;
+  if (is_ready() && !((what == wait::read || what == wait::write) && pauses())) return false;
   waiter_ = &waiting;
   if (what == wait::end) tell(held);  // who waits for is_settled()
   return true;
@@ -83,6 +89,8 @@ rpc::step exchange::try_read(google::protobuf::MessageLite& into) {
   std::unique_lock held(mutex_);
   if (over_ || is_bad()) return rpc::step::over;
   if (unread_ == 0) return no_more_ ? rpc::step::over : rpc::step::wait;
+  if (pauses()) return rpc::step::wait;
+  has_resumed_ = false;
   if (read_to_ == reading_.size()) {
     const std::string rest = in_.substr(in_whole_);
     empty(reading_);
@@ -131,7 +139,8 @@ rpc::step exchange::write(const google::protobuf::MessageLite& from, bool compre
   std::unique_lock held(mutex_);
   if (over_) return rpc::step::over;
   wants_ = prefix_size + size;
-  if (waits && !fits(wants_)) return rpc::step::wait;
+  if (waits && (!fits(wants_) || pauses())) return rpc::step::wait;
+  has_resumed_ = false;
   char* const to = add_prefix(out_, size, packed);
   if (packed) {
     packed_.copy(to, size);
@@ -221,6 +230,7 @@ coroutine_waiter* exchange::take_waiter() noexcept {
 }
 
 void exchange::resume(coroutine_waiter& which) noexcept {
+  has_resumed_ = true;
   run_here([&] {
     which.finish(continuation::disposition::run);
     return true;
@@ -231,7 +241,9 @@ exchange::left exchange::collect(std::string& written, bool from_inbox) noexcept
   const std::lock_guard held(mutex_);
   if (from_inbox) told_ = false;
   written.swap(out_);
-  return {.read = std::exchange(read_, 0), .ended = ended_ && !told_};
+  return {.read = std::exchange(read_, 0),
+          .ended = ended_ && !told_,
+          .paused = waiter_ != nullptr && is_ready()};
 }
 
 bool exchange::is_settled() noexcept {

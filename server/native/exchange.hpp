@@ -19,7 +19,10 @@
 //     has set ended_, and pushed if that is its turn, the handler touches nothing any more. So the
 //     call may be freed then. (Its last act is to unlock or to push; a mutex may be destroyed by
 //     who locked it after that.)
-// E4  Of the request: whole_bytes not read, and what of the next message has come, are what the
+// E4  A handler that is `here` stops when its connection's turn is over, though it could read or
+//     write: it waits for what is there (left::paused), and the runner resumes it with the next
+//     turn. One that was just resumed reads or writes at least once, so each turn gets on.
+// E5  Of the request: whole_bytes not read, and what of the next message has come, are what the
 //     peer's window lets it send. Of the answer: at most unsent_bytes_max wait, or one message.
 // Memory order: the mutex's alone; a waiter that the runner posts or runs was stored under it. The
 // handler's own members go from thread to thread with its coroutine.
@@ -100,6 +103,7 @@ class exchange final : public rpc::message_stream {
   struct left {
     std::size_t read = 0;  ///< Bytes of messages that were read.
     bool ended = false;    ///< And is in no inbox.
+    bool paused = false;   ///< It waits for what is there (E4).
   };
   /// What the handler has left. Bytes of the answer are swapped with `written`, which is empty.
   [[nodiscard]] left collect(std::string& written, bool from_inbox) noexcept;
@@ -130,6 +134,7 @@ class exchange final : public rpc::message_stream {
 
   [[nodiscard]] bool wait_for(wait what, coroutine_waiter& waiting) noexcept;
   [[nodiscard]] bool is_here() const noexcept;
+  [[nodiscard]] bool pauses() noexcept;
   void tell(std::unique_lock<std::mutex>& held) noexcept;
   [[nodiscard]] bool fits(std::size_t bytes) const noexcept {
     return unsent_ == 0 || unsent_ + bytes <= unsent_bytes_max;
@@ -157,10 +162,11 @@ class exchange final : public rpc::message_stream {
   bool ended_ = false;
 
   // The handler's own.
-  std::string reading_;      // whole messages
-  std::size_t read_to_ = 0;  // of it
-  std::string packed_;       // a message that waits, compressed
-  bool is_packed_ = false;   // packed_ is valid
+  std::string reading_;       // whole messages
+  std::size_t read_to_ = 0;   // of it
+  std::string packed_;        // a message that waits, compressed
+  bool is_packed_ = false;    // packed_ is valid
+  bool has_resumed_ = false;  // and neither read nor written since
   rpc::status why_bad_;
 };
 

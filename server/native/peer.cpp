@@ -61,23 +61,35 @@ peer::~peer() {
 }
 
 void peer::feed(std::span<const std::byte> bytes, clock::time_point now) {
+  turn_.begin(has_ready());
+  feed_more(bytes, now);
+}
+
+void peer::feed_more(std::span<const std::byte> bytes, clock::time_point now) {
   ++batch_;
   now_ = now;
   heard_ = now;
   probed_ = false;
   session_.feed(bytes, now);
   go(now);
+  own_messages();
+}
+
+/// Of calls whose message lies in what was fed, and that have not been run.
+void peer::own_messages() {
   if (call* const borrower = std::exchange(borrower_, nullptr)) borrower->own_message();
+  for (std::size_t i = ready_at_; i < ready_now_.size(); ++i) ready_now_[i]->own_message();
+  for (call* const each : ready_) each->own_message();
 }
 
 void peer::look(clock::time_point now) {
+  turn_.begin(has_ready());
   ++batch_;
   go(now);
 }
 
 /// All that a batch brings, before its one send.
 void peer::go(clock::time_point now) {
-  turn_.begin();
   take_replies();
   run_ready(now);
   if (requests_) requests_->run(now);
@@ -111,10 +123,16 @@ void peer::complete(call& which) {
   which.ready_ = true;
 }
 
+/// As long as the turn lasts, but one at least.
 void peer::run_ready(clock::time_point now) {
-  ready_now_.swap(ready_);
+  if (ready_at_ == ready_now_.size()) {
+    ready_now_.clear();
+    ready_at_ = 0;
+    ready_now_.swap(ready_);
+  }
   const call* const last = ready_now_.empty() ? nullptr : ready_now_.back();
-  for (call* const each : ready_now_) {
+  while (ready_at_ < ready_now_.size() && !turn_.is_over()) {
+    call* const each = ready_now_[ready_at_++];
     each->ready_ = false;
     if (each->running_) {
       go_on(*each);
@@ -124,14 +142,14 @@ void peer::run_ready(clock::time_point now) {
       release(*each);
     }
   }
-  ready_now_.clear();
+  if (has_ready() && turn_.is_over()) count(calls::slices);
 }
 
 /// The handlers of streams that had waited for what was pulled write the next, which goes out with
 /// the next pull.
 bool peer::pull(http1::byte_buffer& to) {
-  if (!ready_.empty()) run_ready(now_);
-  return session_.pull(to) || !ready_.empty() || end_lasting();
+  if (has_ready() && !turn_.is_over()) run_ready(now_);
+  return session_.pull(to) || (has_ready() && !turn_.is_over()) || end_lasting();
 }
 
 /// Of a server that leaves, behind all other streams, and once each has been told of the drain.
@@ -193,10 +211,11 @@ void peer::run(call& which, clock::time_point now, bool is_last) {
 
 /// Of a stream: its handler waits no more.
 void peer::go_on(call& which) {
-  // Ends: it waits for what is not there, or has ended.
-  while (coroutine_waiter* const waits = which.exchange_->take_ready()) {
+  do {  // ends: it waits for what is not there, or has ended, or the turn is over
+    coroutine_waiter* const waits = which.exchange_->take_ready();
+    if (waits == nullptr) break;
     which.exchange_->resume(*waits);
-  }
+  } while (!turn_.is_over());
   look_at(which, false);
 }
 
@@ -205,6 +224,7 @@ void peer::look_at(call& which, bool from_inbox) {
   const exchange::left left = which.exchange_->collect(written_, from_inbox);
   const bool wanted = which.open_ && !which.answered_;
   if (left.ended) count_end(which);
+  if (left.paused) complete(which);
   if (wanted) {
     took(which, left.read);
     if (!written_.empty()) {
@@ -384,7 +404,7 @@ void peer::sweep(call& which, clock::time_point now) {
 /// Of the handshake, a header, or nothing being asked for.
 peer::clock::time_point peer::connection_deadline() const noexcept {
   if (!session_.is_established()) return began_ + shared_.http2.handshake_timeout;
-  if (left() != http2::requests::rest::nothing) return clock::time_point::max();  // it is our turn
+  if (has_left()) return clock::time_point::max();  // it is our turn
   if (session_.in_header()) return session_.header_since() + shared_.http2.header_timeout;
   return session_.streams() == 0 ? idle_since_ + shared_.http2.idle_timeout
                                  : clock::time_point::max();
@@ -410,6 +430,7 @@ peer::clock::time_point peer::deadline() const noexcept {
 void peer::lost() noexcept {
   ready_.clear();
   ready_now_.clear();
+  ready_at_ = 0;
   deadlines_.clear();
   borrower_ = nullptr;
   for (call* each = newest_; each != nullptr;) {

@@ -59,11 +59,19 @@ class peer final : h2::application {
 
   // The runner. All but lost() may throw std::bad_alloc; then lost() is next.
 
-  /// What was received. `bytes` must stay valid until it returns.
+  /// What was received. `bytes` must stay valid until it returns. The connection's turn begins:
+  /// once its slice is spent, has_left().
   void feed(std::span<const std::byte> bytes, clock::time_point now);
-  /// What calls that had suspended gave back since, and whatever is due.
+  /// The same, within the turn.
+  void feed_more(std::span<const std::byte> bytes, clock::time_point now);
+  /// What was left, what calls that had suspended gave back since, and whatever is due. A turn
+  /// begins.
   void look(clock::time_point now);
-  /// What of the HTTP requests has to wait for the connection's next turn: look() then.
+  /// Calls or requests have to wait for the connection's next turn: look() then.
+  [[nodiscard]] bool has_left() const noexcept {
+    return has_ready() || left() != http2::requests::rest::nothing;
+  }
+  /// Of the HTTP requests.
   [[nodiscard]] http2::requests::rest left() const noexcept {
     return requests_ ? requests_->left() : http2::requests::rest::nothing;
   }
@@ -93,7 +101,11 @@ class peer final : h2::application {
 
   h2::stream* open() override;
   void complete(call& which);
+  [[nodiscard]] bool has_ready() const noexcept {
+    return ready_at_ < ready_now_.size() || !ready_.empty();
+  }
   void run_ready(clock::time_point now);
+  void own_messages();
   void run(call& which, clock::time_point now, bool is_last);
   void make_room(call& unfinished);
   void took_message(call& which);
@@ -130,7 +142,8 @@ class peer final : h2::application {
   call* newest_ = nullptr;        // of all calls
   call* borrower_ = nullptr;      // whose message lies in what is being fed
   std::vector<call*> ready_;      // complete, in order; or whose handler may go on
-  std::vector<call*> ready_now_;  // those that run_ready() is at
+  std::vector<call*> ready_now_;  // those that run_ready() is at, or has left for the next turn
+  std::size_t ready_at_ = 0;      // the first of them
   std::string written_;           // by a handler, on its way to the session
   std::set<std::pair<clock::time_point, call*>> deadlines_;  // of those that outlive their batch
   std::size_t running_ = 0;                                  // handlers that have suspended

@@ -103,7 +103,9 @@ class Native(unittest.TestCase):
         after = server.metrics()
         sends = after["bwos_grpc_sends_total"] - before["bwos_grpc_sends_total"]
         batches = after["bwos_grpc_read_batches_total"] - before["bwos_grpc_read_batches_total"]
-        self.assertLessEqual(sends, batches)
+        # A turn that a busy machine has cut off sends what it has.
+        turns = batches + after["bwos_grpc_slices_total"] - before["bwos_grpc_slices_total"]
+        self.assertLessEqual(sends, turns)
         self.assertLessEqual(batches, 10)  # which depends on how it arrives
         self.assertEqual(server.stop(), 0)
 
@@ -129,7 +131,8 @@ class Native(unittest.TestCase):
         self.assertIn("50000 succeeded, 0 failed", done.stdout)
         now = server.metrics()
         self.assertEqual(now['bwos_grpc_ended_total{result="ok"}'], 50000)
-        sends, batches = now["bwos_grpc_sends_total"], now["bwos_grpc_read_batches_total"]
+        sends = now["bwos_grpc_sends_total"]
+        batches = now["bwos_grpc_read_batches_total"] + now["bwos_grpc_slices_total"]
         self.assertLessEqual(sends, 1.05 * batches)
         self.assertLess(batches, 25000, "nothing was batched, so that this says nothing")
         self.assertEqual(server.stop(), 0)

@@ -164,8 +164,7 @@ class connection {
     const auto copy = std::make_unique<char[]>(piece.size());
     std::memcpy(copy.get(), piece.data(), piece.size());
     peer_.feed(std::as_bytes(std::span(copy.get(), piece.size())), start());
-    while (peer_.left() != http2::requests::rest::nothing)
-      peer_.look(start());  // ends: answers one
+    while (peer_.has_left()) peer_.look(start());  // ends: answers one
   }
   void send() {
     peer_.look(start());             // what is due at once, such as a timeout of nothing

@@ -237,6 +237,7 @@ TEST(native_batch,
     const std::string bytes = preface + frame(settings, none, 0, "") + calls_of_take();
     auto other = std::make_unique<peer>(connection.of(), stream_waker{}, connection.now);
     other->feed(std::as_bytes(std::span(bytes)), connection.now);
+    while (other->has_left()) other->look(connection.now);
     EXPECT_EQ(connection.workers().posted(), calls - 1U);
     if (before) connection.workers().run(continuation::disposition::discard);
     other.reset();
@@ -252,6 +253,112 @@ TEST(native_batch, handing_on_makes_no_call_refused) {
   connection.run_posted();
   connection.look();
   connection.expect_all_answered();
+}
+
+// A turn.
+
+TEST(native_turn, once_its_slice_is_spent_what_is_answered_is_sent_and_the_rest_waits) {
+  batch_harness connection;
+  connection.workers().somebody_is_idle = false;
+  connection.in_one_turn = true;
+  takes = turn_slice;
+  std::string bytes = calls_of_take();
+  connection.feed(bytes);
+  bytes.assign(bytes.size(), '#');  // what is left has its messages
+  for (int i = 1; i < calls; ++i) {
+    EXPECT_EQ(connection.answered(), i);
+    EXPECT_EQ(taken, i);
+    EXPECT_TRUE(connection.tested.has_left());
+    EXPECT_EQ(connection.tested.deadline() > connection.now + 1s,
+              true);  // its own turn is no delay
+    connection.look();
+  }
+  EXPECT_FALSE(connection.tested.has_left());
+  connection.expect_all_answered();
+  EXPECT_GE(connection.counted(metrics::grpc::slices), calls - 1U);
+}
+
+TEST(native_turn, what_waits_for_the_next_one_may_be_reset_expire_or_be_lost) {
+  batch_harness connection;
+  connection.workers().somebody_is_idle = false;
+  connection.in_one_turn = true;
+  takes = turn_slice;
+  connection.feed(calls_of_take(1) +
+                  call_frames(3, "late", "/test/Take", {{"grpc-timeout", "1S"}}) +
+                  call_frames(5, "x", "/test/Take") + call_frames(7, "y", "/test/Take") +
+                  call_frames(9, "z", "/test/Take"));
+  EXPECT_EQ(taken, 1);
+  connection.feed(frame(rst_stream, none, 5, number(8)));  // a turn: "late" is run
+  connection.look();                                       // 5 is passed over, 7 is run
+  EXPECT_EQ(taken, 3);
+  EXPECT_FALSE(connection.answer_to(5).ended);
+  EXPECT_EQ(connection.answer_to(7).body, message(named("took y")));
+  EXPECT_TRUE(connection.tested.has_left());
+  connection.tested.lost();
+  EXPECT_FALSE(connection.tested.has_left());
+  EXPECT_EQ(taken, 3);
+}
+
+int messages_read = 0;
+
+/// Takes its time for each message.
+task<rpc::status> chews(rpc::context&, rpc::reader<helloworld::HelloRequest>& requests,
+                        rpc::writer<helloworld::HelloReply>& replies) {
+  helloworld::HelloRequest request;
+  helloworld::HelloReply reply;
+  while (co_await requests.read(request)) {
+    ++messages_read;
+    const auto end = std::chrono::steady_clock::now() + takes;
+    while (std::chrono::steady_clock::now() < end) {
+    }
+    reply.set_message(request.name());
+    if (!co_await replies.write(reply)) break;
+  }
+  co_return rpc::status{};
+}
+
+TEST(native_turn, a_stream_of_messages_does_not_outlast_it) {
+  batch_harness connection;
+  connection.methods().both_streams("/test/Chew", &chews);
+  connection.in_one_turn = true;
+  takes = turn_slice;
+  messages_read = 0;
+  std::string bytes = header_frame(1, request_header("/test/Chew"));
+  for (int i = 0; i < 20; ++i) bytes += frame(data, none, 1, message(named(std::to_string(i))));
+  connection.feed(bytes + frame(data, end_stream, 1, "") + call_frames(3, "other"));
+  EXPECT_GE(messages_read, 1);
+  EXPECT_LE(messages_read, 2);
+  EXPECT_TRUE(connection.tested.has_left());
+  int turns = 1;
+  for (; connection.tested.has_left() && turns < 100; ++turns) {
+    const int before = messages_read;
+    connection.look();
+    EXPECT_LE(messages_read, before + 2);
+  }
+  EXPECT_GE(turns, 10);
+  EXPECT_LT(turns, 100);
+  EXPECT_EQ(messages_read, 20);
+  std::string expected;
+  for (int i = 0; i < 20; ++i) expected += message(named(std::to_string(i)));
+  EXPECT_EQ(connection.answer_to(1).body, expected);
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "0");
+  EXPECT_EQ(connection.answer_to(3).field("grpc-status"), "0");
+}
+
+TEST(native_turn, a_paused_stream_is_cancelled_like_any_other) {
+  batch_harness connection;
+  connection.methods().both_streams("/test/Chew", &chews);
+  connection.in_one_turn = true;
+  takes = turn_slice;
+  messages_read = 0;
+  std::string bytes = header_frame(1, request_header("/test/Chew"));
+  for (int i = 0; i < 20; ++i) bytes += frame(data, none, 1, message(named(std::to_string(i))));
+  connection.feed(bytes);
+  connection.tested.lost();
+  connection.run_posted();
+  connection.tested.bury();
+  EXPECT_FALSE(connection.tested.has_running());
+  EXPECT_LE(messages_read, 3);
 }
 
 // The lane.

@@ -148,12 +148,16 @@ class peer_harness {
     tested.look(now);
     return pull();
   }
+  /// In as many turns as it takes.
   std::vector<read_frame> pull() {
     std::string bytes;
-    for (bool more = true; more;) {  // ends: with nothing to send
+    for (bool more = true; more;) {  // ends: with nothing to send, and nothing left
       http1::byte_buffer output;
       more = tested.pull(output);
       bytes += output.view();
+      if (more || !tested.has_left() || in_one_turn) continue;
+      tested.look(now);
+      more = true;
     }
     std::vector<read_frame> fresh = reader_.read(bytes);
     all.insert(all.end(), fresh.begin(), fresh.end());
@@ -188,6 +192,7 @@ class peer_harness {
   service server;
   metrics::registry& registry = one_registry();
   std::atomic<bool> leaving{false};
+  bool in_one_turn = false;  ///< What a turn leaves waits for look().
   std::vector<read_frame> all;
 
  private:
