@@ -179,8 +179,10 @@ void server::start_http() {
                                         .methods = calls ? calls->methods() : no_methods_,
                                         .http2 = settings_.http2,
                                         .calls = settings_.native,
-                                        .leaving = service_.told,
-                                        .log = log_ ? &*log_ : nullptr});
+                                        .leaving = http_leaves_,
+                                        .log = log_ ? &*log_ : nullptr,
+                                        .parts_behind_answers = true,
+                                        .queue_age = &queue_age_});
   http_context_.emplace(http1::context{.workers = runtime_->workers(),
                                        .handlers = service_,
                                        .metrics = metrics_,
@@ -203,7 +205,7 @@ void server::start_grpc() {
       grpc_ = std::make_unique<native::server>(
           *runtime_, is_one_address() ? nullptr : listen(given_.grpc, settings_.grpc_listen),
           connections_max(settings_), service_, metrics_, settings_.http2, settings_.native,
-          log_ ? &*log_ : nullptr);
+          log_ ? &*log_ : nullptr, &queue_age_);
     } else {
       grpc_ = std::make_unique<grpc_server>(runtime_->workers(), settings_.grpc, service_);
     }
@@ -307,6 +309,8 @@ void server::drain(const termination_signals& signals) {
   serve_unready(signals);
   const auto deadline = clock::now() + settings_.drain_timeout;
   spdlog::info("draining, for at most {} ms", settings_.drain_timeout.count() / 1000);
+  // [http.leaves] release: what the drain's bell has told. Partner: [peer.leaving].
+  http_leaves_.store(true, std::memory_order_release);
   if (http_) http_->close();
 
   std::atomic<bool> grpc_has_ended{false};

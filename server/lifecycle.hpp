@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -96,6 +97,7 @@ class server {
   metrics::registry metrics_;
   route_times times_;
   const native::method_table no_methods_;
+  std::atomic<bool> http_leaves_{false};  // the HTTP port: --drain-delay is over
   std::optional<access_log> log_;
   std::optional<native::shared> http2_context_;  // connections refer to both until the runtime ends
   std::optional<http1::context> http_context_;

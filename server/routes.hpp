@@ -19,7 +19,6 @@ struct service {
   /// Set once, by drain().
   std::atomic<bool> draining{false};
   mutable drain_bell bell;             ///< Rung behind that.
-  std::atomic<bool> told{false};       ///< Set behind the bell: who listens to it has been told.
   std::uint64_t work_us_max = 10'000;  ///< 0: there is no /work.
   bool has_test_service = false;       ///< grpc.testing.TestService is served.
   std::function<void(std::string& to)>
@@ -37,8 +36,6 @@ struct service {
     // whoever listens to the bell by its lock. Partner: [service.draining].
     draining.store(true, std::memory_order_relaxed);
     bell.ring();
-    // [service.told] release: what the bell's listeners were told. Partner: [peer.leaving].
-    told.store(true, std::memory_order_release);
   }
 };
 

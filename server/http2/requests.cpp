@@ -2,6 +2,7 @@
 #include "http2/requests.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstring>
 #include <utility>
@@ -38,6 +39,61 @@ std::string_view code_of(status what) noexcept {
 }
 
 }  // namespace
+
+/// In the lane, and back.
+struct exchange::long_run final : continuation, native::inbox_entry {
+  long_run(exchange& one, route at) noexcept
+      : continuation(&on_turn), of(&one), where(at), since(metrics::now_ticks()) {
+    is_request = true;
+  }
+  static void on_turn(continuation& self, disposition how) noexcept;
+  void answer() noexcept;
+
+  exchange* of;  // null: the connection has gone with the threads, and this goes with the lane
+  const route where;
+  const metrics::ticks since;
+  lane_entry place;
+  response reply;
+  std::string text;  // what reply refers to
+  std::atomic<bool> cancelled{false};
+};
+
+exchange::exchange(requests& in) noexcept : in_(in) {
+  take_rest(true);
+}
+
+exchange::~exchange() = default;
+
+/// On a worker. As its last act it gives itself back, or goes.
+void exchange::long_run::on_turn(continuation& self, disposition how) noexcept {
+  auto& run = static_cast<long_run&>(self);
+  if (how == disposition::run) {
+    // [request.cancelled] relaxed: a hint not to begin; nothing is read on its strength. Partner:
+    // [request.cancel].
+    if (!run.cancelled.load(std::memory_order_relaxed)) run.answer();
+    return run.of->in_.peer_.give_back(run);
+  }
+  if (run.of == nullptr) {
+    delete &run;
+    return;
+  }
+  exchange& discarded = *run.of;
+  discarded.run_.reset();
+  discarded.in_.peer_.one_discarded();
+}
+
+void exchange::long_run::answer() noexcept {
+  const http1::context& shared = of->in_.shared_;
+  const metrics::ticks begun = metrics::now_ticks();
+  try {
+    reply = respond(where, of->asked(), shared.handlers, http1::life::this_worker().text);
+    text = reply.body;
+    reply.body = text;
+  } catch (...) {
+    reply = error_response(status::internal_error);
+  }
+  shared.times.note(where, metrics::now_ticks() - begun);
+}
 
 // The request.
 
@@ -135,6 +191,10 @@ void exchange::on_end() {
 void exchange::on_closed(h2::error /*why*/) {
   open_ = false;
   in_.wait_no_more(*this);
+  if (run_) {
+    // [request.cancel] relaxed: it publishes nothing but itself. Partner: [request.cancelled].
+    return run_->cancelled.store(true, std::memory_order_relaxed);
+  }
   in_.drop_content(*this);
   if (!ready_) in_.release(*this);
 }
@@ -162,6 +222,7 @@ void exchange::refuse(status why) {
 
 void exchange::answer(const response& what) {
   answered_ = true;
+  in_.peer_.note_answer();
   if (in_.shared_.log != nullptr) [[unlikely]]
     note(what);
   http1::life::worker_local& worker = http1::life::this_worker();
@@ -204,6 +265,7 @@ void exchange::note(const response& what) const {
 requests::~requests() {
   while (exchange* const each = newest_) {
     newest_ = each->older_;
+    if (each->run_) each->run_.release()->of = nullptr;  // the lane discards it yet
     delete each;
   }
 }
@@ -258,7 +320,8 @@ requests::rest requests::run_ready(clock::time_point now) {
     const route_entry& entry = routes[static_cast<std::size_t>(where)];
     const bool is_long = shared_.times.is_long(where) && !(from_lane && answered == 0);
     const bool shed = !entry.vital && (late || (is_long && shared_.queue_age.exceeded_in_lane()));
-    if (each.open_ && is_long && !shed) {
+    const bool goes_alone = is_long && peer_.hands_on();
+    if (each.open_ && is_long && !shed && !goes_alone) {
       left = rest::long_one;
       break;
     }
@@ -271,6 +334,10 @@ requests::rest requests::run_ready(clock::time_point now) {
     }
     if (session_.waiting_bytes() > shared_.http2.http2.output_bytes_max) {
       session_.reset(each, h2::error::refused_stream);
+      continue;
+    }
+    if (goes_alone && !shed) {
+      hand_on(each, where);
       continue;
     }
     const metrics::ticks asked_at = entry.brief ? 0 : metrics::now_ticks();
@@ -290,6 +357,42 @@ requests::rest requests::run_ready(clock::time_point now) {
   }
   if (answered > 0) counters.answered(answered, metrics::now_ticks() - begun);
   return left;
+}
+
+/// To the lane, if the connection has not too many there already.
+void requests::hand_on(exchange& which, route where) {
+  if (!peer_.may_hand_on()) return session_.reset(which, h2::error::refused_stream);
+  which.run_ = std::make_unique<exchange::long_run>(which, where);
+  peer_.one_handed_on();
+  shared_.workers.post_long(*which.run_, which.run_->place);
+}
+
+void requests::take(native::inbox_entry& ended) {
+  const auto& run = static_cast<exchange::long_run&>(ended);
+  exchange& which = *run.of;
+  const std::unique_ptr<exchange::long_run> owned = std::move(which.run_);
+  peer_.one_came_back();
+  if (!which.open_) {
+    drop_content(which);
+    return release(which);
+  }
+  which.answer(run.reply);
+  drop_content(which);
+  metrics::slot& counters = shared_.metrics.here();
+  counters.request(run.where, run.reply.code);
+  counters.answered(1, metrics::now_ticks() - run.since);
+}
+
+void requests::lost() noexcept {
+  for (exchange* each = newest_; each != nullptr; each = each->older_) {
+    // [request.lost] relaxed: as [request.cancel]. Partner: [request.cancelled].
+    if (each->run_) each->run_->cancelled.store(true, std::memory_order_relaxed);
+  }
+}
+
+void requests::bury(native::inbox_entry& ended) noexcept {
+  static_cast<exchange::long_run&>(ended).of->run_.reset();
+  peer_.one_came_back();
 }
 
 void requests::expire(clock::time_point now) {

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP requests on one HTTP/2 connection (RFC 9113, 8): each stream is one, answered by the routes
 // that answer HTTP/1.1's, within the same limits. One that turns out to be a call of gRPC goes to
-// the peer as such.
+// the peer as such. One of a route that is long goes to the lane by itself, and its answer comes
+// back through the peer's inbox.
 //
-// One thread at a time: the runner of the connection.
+// One thread at a time: the runner of the connection; but a request in the lane is read by the
+// thread that answers it, and its runner changes nothing of it meanwhile.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,7 +22,8 @@
 
 namespace bwos::server::native {
 class peer;
-}
+struct inbox_entry;
+}  // namespace bwos::server::native
 
 namespace bwos::server::http2 {
 
@@ -30,11 +34,12 @@ class exchange final : public h2::stream {
  public:
   using clock = std::chrono::steady_clock;
 
-  explicit exchange(requests& in) noexcept : in_(in) { take_rest(true); }
-  ~exchange() = default;
+  explicit exchange(requests& in) noexcept;
+  ~exchange();
 
  private:
   friend class requests;
+  struct long_run;
 
   void on_field(std::string_view name, std::string_view value) override;
   void on_header(bool too_large) override;
@@ -54,7 +59,8 @@ class exchange final : public h2::stream {
   void note(const response& what) const;
 
   requests& in_;
-  exchange* newer_ = nullptr;  // of all of a connection
+  std::unique_ptr<long_run> run_;  // while it is in the lane, and until its answer is taken back
+  exchange* newer_ = nullptr;      // of all of a connection
   exchange* older_ = nullptr;
   exchange* next_ready_ = nullptr;
   exchange* sooner_ = nullptr;  // of those whose body is waited for
@@ -84,8 +90,8 @@ class requests {
  public:
   using clock = exchange::clock;
 
-  /// What is left when a turn is over: nothing; brief ones, for others had to wait long enough; a
-  /// long one, for the lane.
+  /// What is left when a turn is over: nothing; some, for others had to wait long enough; a long
+  /// one, where the whole connection has to go to the lane with it.
   enum class rest : std::uint8_t { nothing, some, long_one };
 
   requests(native::peer& of, h2::session& session, const http1::context& shared) noexcept
@@ -102,6 +108,12 @@ class requests {
   rest run(clock::time_point now);
 
   [[nodiscard]] rest left() const noexcept { return left_; }
+  /// Of the peer's inbox: one that was in the lane is answered.
+  void take(native::inbox_entry& ended);
+  /// The connection has ended: what is in the lane is not run any more.
+  void lost() noexcept;
+  /// Behind that, of the peer's inbox.
+  void bury(native::inbox_entry& ended) noexcept;
   /// Now and then: gives up answers that their windows do not let go (--write-timeout).
   void sweep(clock::time_point now);
   /// When run() is wanted at the latest, though nothing comes.
@@ -115,6 +127,7 @@ class requests {
   friend class exchange;
 
   rest run_ready(clock::time_point now);
+  void hand_on(exchange& which, route where);
   void expire(clock::time_point now);
   void renew(clock::time_point now) noexcept;
   void invite();

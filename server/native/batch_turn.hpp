@@ -69,11 +69,16 @@ class batch_turn {
     return is_over();
   }
 
+  /// A method of which nothing is known is not.
+  [[nodiscard]] bool is_long(const mean_time& method) const noexcept {
+    return long_ != 0 && method.get() > long_;
+  }
+
   /// `is_last`: nothing of the batch is left behind it.
   [[nodiscard]] place place_of(const mean_time& method, bool is_last,
                                const executor& workers) noexcept {
+    if (is_long(method)) return place::lane;
     const ticks mean = method.get();
-    if (long_ != 0 && mean > long_) return place::lane;
     if (spent_ < slice_ || mean <= brief_) return place::here;
     hands_on_ = hands_on_ || (!is_last && workers.has_idle());
     return hands_on_ ? place::workers : place::here;

@@ -223,12 +223,7 @@ void call::handler_ended() noexcept {
 
 /// By a handler that is not the runner's.
 void call::push() noexcept {
-  // Before the push: behind it the runner may free the call, and everything of the connection.
-  const stream_waker waker = peer_->waker_;
-  executor& workers = peer_->shared_.workers;
-  const auto [first, runner] = peer_->inbox_.push(*this);
-  continuation* const waits = first ? waker.interrupt() : runner;
-  if (waits != nullptr) workers.post(*waits);
+  peer_->give_back(*this);
 }
 
 void call::handler_discarded() noexcept {

@@ -50,7 +50,7 @@ class connection : public connection_base<Sockets> {
         shared_(of),
         http_(http),
         first_(std::move(first)),
-        peer_(of, socket_.waker(), clock::now(), http) {
+        peer_(of, socket_.waker(), clock::now(), http, Sockets::has_calls) {
     if (of.log != nullptr) peer_.socket(socket_.native_handle());
     set_deadline();
   }

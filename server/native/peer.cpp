@@ -22,7 +22,8 @@ peer::clock::time_point age_end(std::chrono::microseconds age_max, peer::clock::
 
 }  // namespace
 
-peer::peer(const shared& of, stream_waker waker, clock::time_point now, const http1::context* http)
+peer::peer(const shared& of, stream_waker waker, clock::time_point now, const http1::context* http,
+           bool hands_on)
     : shared_(of),
       waker_(waker),
       session_(*this, of.http2),
@@ -32,7 +33,8 @@ peer::peer(const shared& of, stream_waker waker, clock::time_point now, const ht
       began_(now),
       heard_(now),
       idle_since_(now),
-      age_end_(age_end(of.http2.age_max, now)) {
+      age_end_(age_end(of.http2.age_max, now)),
+      hands_on_(hands_on) {
   if (http != nullptr) {
     requests_.emplace(*this, session_, *http);
   } else {
@@ -44,8 +46,13 @@ peer::peer(const shared& of, stream_waker waker, clock::time_point now, const ht
 peer::~peer() {
   // When the threads have been joined: who ended, and was not taken any more, nobody discards.
   inbox_entry* ended = inbox_.sleeper() == nullptr ? inbox_.take() : nullptr;
-  for (; ended != nullptr; ended = ended->next_reply) {
-    auto& each = static_cast<call&>(*ended);
+  while (ended != nullptr) {
+    inbox_entry& entry = *std::exchange(ended, ended->next_reply);
+    if (entry.is_request) {
+      requests_->bury(entry);
+      continue;
+    }
+    auto& each = static_cast<call&>(entry);
     each.running_ = each.exchange_ && !each.exchange_->collect(written_, true).ended;
   }
   while (call* const each = newest_) {
@@ -169,6 +176,13 @@ bool peer::end_lasting() {
   return true;
 }
 
+/// Because calls wait too long (--queue-age-max).
+bool peer::is_shed(const call& which, clock::time_point now) const noexcept {
+  if (shared_.queue_age == nullptr || which.method_->options.vital) return false;
+  return shared_.queue_age->exceeded(now) ||
+         (turn_.is_long(which.method_->took) && shared_.queue_age->exceeded_in_lane());
+}
+
 void peer::run(call& which, clock::time_point now, bool is_last) {
   if (which.deadline_ <= now) {
     count(calls::started);
@@ -176,8 +190,13 @@ void peer::run(call& which, clock::time_point now, bool is_last) {
     count(calls::cancelled);
     return which.fail(rpc::code::deadline_exceeded, "Deadline Exceeded");
   }
-  if (running_ >= shared_.calls.handlers_max ||
-      session_.waiting_bytes() > shared_.http2.output_bytes_max) {
+  if (is_shed(which, now)) {
+    count(calls::started);
+    count(calls::failed);
+    count(calls::shed);
+    return which.fail(rpc::code::unavailable, "calls wait too long for a worker");
+  }
+  if (!may_hand_on() || session_.waiting_bytes() > shared_.http2.output_bytes_max) {
     answered(which);
     return session_.reset(which, h2::error::refused_stream);
   }
@@ -286,11 +305,24 @@ bool peer::admits(call& which) {
   return which.counted_ = true;
 }
 
+void peer::give_back(inbox_entry& what) noexcept {
+  // Before the push: behind it the runner may free the entry, and everything of the connection.
+  const stream_waker waker = waker_;
+  executor& workers = shared_.workers;
+  const auto [first, runner] = inbox_.push(what);
+  continuation* const waits = first ? waker.interrupt() : runner;
+  if (waits != nullptr) workers.post(*waits);
+}
+
 void peer::take_replies() {
   taken_ = inbox_.take();
   while (taken_ != nullptr) {  // ends: a list
-    auto& each = static_cast<call&>(*taken_);
-    taken_ = taken_->next_reply;
+    inbox_entry& entry = *std::exchange(taken_, taken_->next_reply);
+    if (entry.is_request) {
+      requests_->take(entry);
+      continue;
+    }
+    auto& each = static_cast<call&>(entry);
     if (each.exchange_) {
       look_at(each, true);
     } else {
@@ -340,14 +372,16 @@ void peer::settle(clock::time_point now) {
 /// The server does.
 bool peer::leaves() const noexcept {
   // [peer.leaving] acquire: what watches were told of the drain, which end_lasting() asks for. Who
-  // misses it comes here again with the interruption that follows. Partners: [service.told],
+  // misses it comes here again with the interruption that follows. Partners: [http.leaves],
   // [native.leave].
   return shared_.leaving.load(std::memory_order_acquire);
 }
 
 /// What the connection is due.
 void peer::look_after(clock::time_point now) {
-  const bool drains = leaves();
+  const bool parts = shared_.parts_behind_answers && std::exchange(has_answered_, false) &&
+                     shared_.handlers.is_draining();
+  const bool drains = parts || leaves();
   if (leave_ == leave::no && (drains || now >= age_end_)) {
     session_.notice();
     leave_at_ = now + h2::goaway_patience;
@@ -440,6 +474,7 @@ void peer::lost() noexcept {
     lost.open_ = lost.ready_ = lost.timed_ = false;
     release(lost);
   }
+  if (requests_) requests_->lost();
   bury(std::exchange(taken_, nullptr));
 }
 
@@ -449,8 +484,12 @@ void peer::bury() noexcept {
 
 void peer::bury(inbox_entry* ended) noexcept {
   while (ended != nullptr) {  // ends: a list
-    auto& each = static_cast<call&>(*ended);
-    ended = ended->next_reply;
+    inbox_entry& entry = *std::exchange(ended, ended->next_reply);
+    if (entry.is_request) {
+      requests_->bury(entry);
+      continue;
+    }
+    auto& each = static_cast<call&>(entry);
     if (each.exchange_ && !each.exchange_->collect(written_, true).ended) continue;
     each.run_ = {};
     each.running_ = false;
@@ -463,6 +502,7 @@ void peer::bury(inbox_entry* ended) noexcept {
 /// It gets, or has got, its last frame: nothing else may answer it.
 void peer::answered(call& which) noexcept {
   which.answered_ = true;
+  note_answer();
   if (borrower_ == &which) borrower_ = nullptr;
   if (!which.running_) {  // else its message is the handler's
     which.forget_message();
@@ -489,8 +529,12 @@ void peer::release(call& which) noexcept {
 /// When the threads have been joined: its handler will never go on.
 void peer::discarded(call& which) noexcept {
   which.running_ = which.open_ = which.ready_ = false;
-  --running_;
   release(which);
+  one_discarded();
+}
+
+void peer::one_discarded() noexcept {
+  --running_;
   continuation* const waits = running_ == 0 ? inbox_.sleeper() : nullptr;
   if (waits != nullptr) waits->invoke(*waits, continuation::disposition::discard);
 }

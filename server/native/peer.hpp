@@ -27,6 +27,7 @@
 #include "native/methods.hpp"
 #include "native/receive_budget.hpp"
 #include "native/reply_inbox.hpp"
+#include "queue_age.hpp"
 
 namespace bwos::server::native {
 
@@ -42,6 +43,10 @@ struct shared {
   /// the drain's bell.
   const std::atomic<bool>& leaving;
   access_log* log = nullptr;  ///< Where every call's end is noted, if any.
+  /// While the server drains, and is not leaving yet (--drain-delay), GOAWAY follows an answer, as
+  /// HTTP/1's answers close their connections then. Else it waits until the server leaves.
+  bool parts_behind_answers = false;
+  const queue_age_bound* queue_age = nullptr;  ///< Of calls; null: they may wait as they must.
 };
 
 class peer final : h2::application {
@@ -49,9 +54,10 @@ class peer final : h2::application {
   using clock = std::chrono::steady_clock;
 
   /// `waker`: of the connection's socket. With `http` its routes are served too, and null: calls
-  /// alone. Throws std::bad_alloc.
+  /// alone. `hands_on`: its runner waits for what runs elsewhere (has_running()), so that a request
+  /// may go to the lane by itself. Throws std::bad_alloc.
   peer(const shared& of, stream_waker waker, clock::time_point now,
-       const http1::context* http = nullptr);
+       const http1::context* http = nullptr, bool hands_on = true);
   peer(const peer&) = delete;
   peer& operator=(const peer&) = delete;
   /// The runner: once has_running() is false. When the threads have been joined: any time.
@@ -88,8 +94,21 @@ class peer final : h2::application {
   void bury() noexcept;
   [[nodiscard]] reply_inbox& inbox() noexcept { return inbox_; }
 
-  /// Of requests_, within feed(): a stream that has turned out to be a call.
+  // For requests_.
+
+  /// Within feed(): a stream that has turned out to be a call.
   [[nodiscard]] h2::stream& open_call();
+  [[nodiscard]] bool hands_on() const noexcept { return hands_on_; }
+  [[nodiscard]] bool may_hand_on() const noexcept { return running_ < shared_.calls.handlers_max; }
+  void one_handed_on() noexcept { ++running_; }
+  void one_came_back() noexcept { --running_; }
+  /// When the threads have been joined: it will never be run.
+  void one_discarded() noexcept;
+  /// A stream has got its answer.
+  void note_answer() noexcept { has_answered_ = true; }
+
+  /// Any thread, which has handled `what`: its runner goes on with it. Both may be gone afterwards.
+  void give_back(inbox_entry& what) noexcept;
 
   /// Of the connection, for the access log; below 0 where there is none.
   [[nodiscard]] int socket() const noexcept { return socket_; }
@@ -106,6 +125,7 @@ class peer final : h2::application {
   }
   void run_ready(clock::time_point now);
   void own_messages();
+  [[nodiscard]] bool is_shed(const call& which, clock::time_point now) const noexcept;
   void run(call& which, clock::time_point now, bool is_last);
   void make_room(call& unfinished);
   void took_message(call& which);
@@ -146,7 +166,7 @@ class peer final : h2::application {
   std::size_t ready_at_ = 0;      // the first of them
   std::string written_;           // by a handler, on its way to the session
   std::set<std::pair<clock::time_point, call*>> deadlines_;  // of those that outlive their batch
-  std::size_t running_ = 0;                                  // handlers that have suspended
+  std::size_t running_ = 0;  // handlers that have suspended, and requests in the lane
   receive_budget budget_;
   std::vector<std::pair<const method*, std::size_t>>
       bounded_;  // methods with a calls_max: its calls
@@ -165,6 +185,8 @@ class peer final : h2::application {
   int socket_ = -1;
   leave leave_ = leave::no;
   bool probed_ = false;
+  const bool hands_on_;
+  bool has_answered_ = false;  // a stream, since look_after()
 };
 
 }  // namespace bwos::server::native

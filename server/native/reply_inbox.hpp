@@ -25,6 +25,7 @@ namespace bwos::server::native {
 
 struct inbox_entry {
   inbox_entry* next_reply = nullptr;
+  bool is_request = false;  ///< An HTTP request's, not a call's.
 };
 
 class reply_inbox {

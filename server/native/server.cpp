@@ -23,11 +23,10 @@ method_table all_methods(const service& of) {
   google::protobuf::SetLogHandler(nullptr);
   method_table made;
   rpc::add_services(made, of);
-  made.unary("/grpc.health.v1.Health/Check", &check_health,
-             {.request_bytes_max = rpc::name_request_bytes_max});
-  made.server_stream(
-      "/grpc.health.v1.Health/Watch", &watch_health,
-      {.request_bytes_max = rpc::name_request_bytes_max, .calls_max = rpc::waiting_calls_max});
+  rpc::method_options bounds{.request_bytes_max = rpc::name_request_bytes_max, .vital = true};
+  made.unary("/grpc.health.v1.Health/Check", &check_health, bounds);
+  bounds.calls_max = rpc::waiting_calls_max;
+  made.server_stream("/grpc.health.v1.Health/Watch", &watch_health, bounds);
   return made;
 }
 
@@ -41,7 +40,7 @@ server::server(runtime& where, const std::string& address, int backlog, std::siz
 
 server::server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t connections_max,
                const service& handlers, metrics::registry& metrics, const h2::limits& http2,
-               const call_limits& calls, access_log* log)
+               const call_limits& calls, access_log* log, const queue_age_bound* queue_age)
     : methods_(all_methods(handlers)),
       counters_(metrics),
       shared_{.workers = where.workers(),
@@ -51,7 +50,8 @@ server::server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t
               .http2 = http2,
               .calls = calls,
               .leaving = leaving_,
-              .log = log},
+              .log = log,
+              .queue_age = queue_age},
       listener_(std::move(bound)) {
   if (listener_) listener_->start_grpc(shared_, connections_max);
 }

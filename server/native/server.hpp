@@ -22,7 +22,8 @@ class server final : public grpc_transport {
   /// Of a socket that is bound already; null: without one of its own.
   server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t connections_max,
          const service& handlers, metrics::registry& metrics, const h2::limits& http2,
-         const call_limits& calls, access_log* log = nullptr);
+         const call_limits& calls, access_log* log = nullptr,
+         const queue_age_bound* queue_age = nullptr);
   ~server() override;
 
   /// Not without one of its own.

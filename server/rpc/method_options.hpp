@@ -14,6 +14,8 @@ struct method_options {
   /// Calls open at once on one connection; above: RESOURCE_EXHAUSTED. For methods whose streams
   /// wait for events, and cost their caller nothing meanwhile.
   std::size_t calls_max = std::numeric_limits<std::size_t>::max();
+  /// Served however long others wait for a worker (--queue-age-max).
+  bool vital = false;
 };
 
 /// Of health and reflection: names of services, files and types are what their requests have.

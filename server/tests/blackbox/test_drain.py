@@ -12,7 +12,8 @@ import threading
 import time
 import unittest
 
-from harness import PATIENCE, Reader, Server, is_silent, read_response
+from harness import NATIVE, PATIENCE, Reader, Server, is_silent, read_response
+from test_native import ACK, GOAWAY, PING, Peer, answers, call, frame
 
 PLAINTEXT = b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n"
 READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -74,6 +75,27 @@ class Drain(unittest.TestCase):
             ["curl", "-sS", "--http2-prior-knowledge", "-m", "30", "-H", "Content-Type: application/grpc",
              "-H", "TE: trailers", "--data-binary", "@-", url], input=bytes(5), capture_output=True, check=True)
         return done.stdout[5:]
+
+    @unittest.skipUnless(NATIVE, "gRPC has a port of its own")
+    def test_during_the_delay_new_connections_of_the_http_port_make_their_calls(self):
+        server = self.serve("--drain-delay", "1500ms", grpc=True)
+        begun = time.monotonic()
+        server.signal(signal.SIGTERM)
+        self.until_unready(server)
+        while time.monotonic() - begun < 1:
+            peer = Peer(server, address="%s:%d" % server.address)
+            peer.send(frame(PING, 0, 0, b"12345678"))
+            seen = []
+            while (PING, ACK) not in seen:
+                kind, flags, _, _ = peer.frame()
+                seen.append((kind, flags))
+            self.assertNotIn(GOAWAY, [kind for kind, _ in seen])
+            time.sleep(0.05)
+            peer.send(call(1))
+            self.assertEqual(answers(peer, 1), 1)
+            self.assertEqual(peer.until(GOAWAY)[4:8], bytes(4))  # behind the answer
+            peer.close()
+        self.ended_well(server)
 
     def test_a_second_signal_ends_the_delay_at_once(self):
         server = self.serve("--drain-delay", "1m", grpc=True)

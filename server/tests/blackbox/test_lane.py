@@ -8,7 +8,9 @@ import time
 import unittest
 
 from harness import FLAGS as EXECUTOR_FLAGS
-from harness import PATIENCE, REACTOR, Reader, Server, ServerTest, is_silent, read_response, reset
+from harness import PATIENCE, REACTOR, Reader, Server, ServerTest, is_silent, read_response, reset, until
+from test_native import DATA, END_STREAM, Peer
+from test_native import get as get_stream
 
 HOST = b"Host: a\r\n\r\n"
 # High, so that a short request that loses its processor, or runs under a sanitizer, is still short.
@@ -111,6 +113,33 @@ class Lane(ServerTest):
             reader = Reader(s)
             self.assertEqual([reader.next().status for _ in range(4)], [200] * 4)
             s.close()
+
+    @unittest.skipIf("--asio-lane" in EXECUTOR_FLAGS, "there the whole connection goes to the lane")
+    def test_slow_streams_of_http2_leave_the_others_of_their_connection_alone(self):
+        make_slow(self.server)
+        peer = Peer(self.server, address="%s:%d" % self.server.address)
+        self.addCleanup(peer.close)
+        # Ten that take .1 s together, and behind them what takes nothing.
+        peer.send(b"".join(get_stream(2 * i + 1, b"/work?us=10000") for i in range(10)) +
+                  get_stream(21, b"/plaintext") + get_stream(23, b"/healthz"))
+        ended = []
+        while len(ended) < 12:
+            kind, flags, stream, _ = peer.frame()
+            if kind == DATA and flags & END_STREAM:
+                ended.append(stream)
+        self.assertLess(ended.index(21), 5, ended)
+        self.assertLess(ended.index(23), 5, ended)
+        self.assertEqual(sorted(ended), list(range(1, 25, 2)))
+
+    def test_slow_streams_of_http2_end_with_their_connection(self):
+        make_slow(self.server)
+        before = lane_runs(self.server)
+        peer = Peer(self.server, address="%s:%d" % self.server.address)
+        peer.send(b"".join(get_stream(2 * i + 1, b"/work?us=10000") for i in range(500)))
+        if "--asio-lane" not in EXECUTOR_FLAGS:
+            until(lambda: lane_runs(self.server) > before)
+        reset(peer.socket)
+        make_slow(self.server)  # it goes on: and the class ends with a stop
 
     def test_peers_that_leave_while_they_wait(self):
         make_slow(self.server)

@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from harness import FLAGS, Server
+from harness import FLAGS, Server, until
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
@@ -76,6 +76,13 @@ class Peer:
         self.socket.close()
 
 
+def get(stream, path):
+    """A whole HTTP request."""
+    block = b"".join(literal(*each) for each in (
+        (b":method", b"GET"), (b":scheme", b"http"), (b":path", path), (b":authority", b"a")))
+    return frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
+
+
 def answers(peer, calls):
     """Reads until so many streams have ended; how many brought "Hello x"."""
     ended = good = 0
@@ -135,6 +142,39 @@ class Native(unittest.TestCase):
         batches = now["bwos_grpc_read_batches_total"] + now["bwos_grpc_slices_total"]
         self.assertLessEqual(sends, 1.05 * batches)
         self.assertLess(batches, 25000, "nothing was batched, so that this says nothing")
+        self.assertEqual(server.stop(), 0)
+
+    @unittest.skipIf("asio-pool" in FLAGS, "nobody measures how old its queue is")
+    def test_calls_that_wait_too_long_are_turned_away_but_for_health(self):
+        server = self.serve("--workers", "1", "--lane-threshold-us", "0", "--queue-age-max", "300ms",
+                            "--work-us-max", "20000000")
+        busy, peer = Peer(server), Peer(server)
+        self.addCleanup(busy.close)
+        self.addCleanup(peer.close)
+        for each in (busy, peer):
+            each.send(call(1))
+            self.assertEqual(answers(each, 1), 1)
+        busy.send(call(3, b"/bwos.Work/Burn", b"\x08\xc0\x84\x3d"))  # for a second
+        time.sleep(0.2)
+        peer.send(call(3) + call(5, b"/grpc.health.v1.Health/Check", b"") + call(7))
+        bodies, ended = [], 0
+        while ended < 3:
+            kind, flags, stream, payload = peer.frame()
+            if kind == DATA:
+                bodies.append((stream, payload))
+            ended += kind == HEADERS and flags & END_STREAM != 0
+        self.assertEqual(bodies, [(5, b"\0\0\0\0\2\x08\1")])  # SERVING
+        metrics = server.metrics()
+        self.assertEqual(metrics["bwos_grpc_shed_total"], 2)
+        self.assertEqual(metrics['bwos_grpc_ended_total{result="failed"}'], 2)
+
+        def is_served():
+            is_served.stream += 2
+            peer.send(call(is_served.stream))
+            return answers(peer, 1) == 1
+
+        is_served.stream = 9
+        until(is_served)  # the connection goes on
         self.assertEqual(server.stop(), 0)
 
     def temporary(self):

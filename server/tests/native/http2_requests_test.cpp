@@ -8,11 +8,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "frames.hpp"
 #include "native/peer.hpp"
+#include "peer_harness.hpp"
 #include "rpc/services.hpp"
 
 namespace bwos::server::native::test {
@@ -20,14 +22,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using rest = http2::requests::rest;
-
-class no_executor final : public executor {
- public:
-  void post(continuation&) noexcept override {}
-  void yield(continuation&) noexcept override {}
-  void post_long(continuation&, lane_entry&) noexcept override {}
-  [[nodiscard]] bool has_idle() const noexcept override { return false; }
-};
 
 metrics::registry& one_registry() {
   static metrics::registry one;  // it takes milliseconds to make
@@ -39,6 +33,8 @@ struct options_of_harness {
   h2::limits http2;
   bool with_calls = true;
   metrics::ticks lane_threshold = 0;
+  bool hands_on = true;
+  call_limits calls;
 };
 
 class http_harness {
@@ -46,12 +42,17 @@ class http_harness {
   using clock = std::chrono::steady_clock;
 
   explicit http_harness(const options_of_harness& how = {})
-      : times(how.lane_threshold), how_(how), tested(shared_, {}, now, &context_) {
+      : times(how.lane_threshold), how_(how), tested(shared_, {}, now, &context_, how.hands_on) {
     server.write_metrics = [](std::string& to) { to += "metrics"; };
     server.describe_stall = [](std::string&) {};
     if (how.with_calls) rpc::add_services(methods_, server);
   }
-  ~http_harness() { tested.lost(); }
+  ~http_harness() {
+    tested.lost();
+    workers.run();
+    tested.bury();
+    EXPECT_FALSE(tested.has_running());
+  }
 
   std::vector<read_frame> feed(std::string_view bytes) {
     tested.feed(std::as_bytes(std::span(bytes)), now);
@@ -79,6 +80,10 @@ class http_harness {
     return feed(preface + frame(settings, none, 0, peer_settings) + frame(settings, ack, 0, ""));
   }
   [[nodiscard]] answer answer_to(std::uint32_t stream) const { return answers_in(all)[stream]; }
+  /// Another connection of the same server.
+  [[nodiscard]] std::unique_ptr<peer> another() const {
+    return std::make_unique<peer>(shared_, stream_waker{}, now, &context_);
+  }
   [[nodiscard]] std::uint64_t counted(route where, status code) const {
     const auto at = [&](const metrics::totals& of) {
       return of.requests[static_cast<std::size_t>(where)][static_cast<std::size_t>(code)];
@@ -93,18 +98,24 @@ class http_harness {
   service server;
   route_times times;
   std::vector<read_frame> all;
+  list_executor workers;
+  std::atomic<bool> leaving{false};
 
  private:
   const metrics::totals before_ = one_registry().total();
   const options_of_harness how_;
-  no_executor executor_;
   method_table methods_;
-  const call_limits calls_;
   const queue_age_bound queue_age_{nullptr, 0us};
-  const shared shared_{executor_,  server, one_registry(), methods_,
-                       how_.http2, calls_, server.draining};
-  const http1::context context_{executor_, server,     one_registry(), how_.http,
-                                times,     queue_age_, shared_};
+  const shared shared_{.workers = workers,
+                       .handlers = server,
+                       .metrics = one_registry(),
+                       .methods = methods_,
+                       .http2 = how_.http2,
+                       .calls = how_.calls,
+                       .leaving = leaving,
+                       .parts_behind_answers = true};
+  const http1::context context_{workers, server,     one_registry(), how_.http,
+                                times,   queue_age_, shared_};
   frame_reader reader_;
 
  public:
@@ -374,6 +385,7 @@ TEST(http2_limits, an_answer_that_its_window_never_lets_go_is_given_up) {
 TEST(http2_limits, the_time_in_which_nobody_reads_is_not_the_peers) {
   options_of_harness how;
   how.lane_threshold = 1000;
+  how.hands_on = false;
   how.http.body_timeout = 1s;
   how.http2.header_timeout = 1s;
   http_harness connection(how);
@@ -459,12 +471,93 @@ TEST(http2_turns, many_requests_give_way_and_are_all_answered) {
   EXPECT_EQ(connection.answer_to(19).body, "Hello, World!");
 }
 
-TEST(http2_turns, a_long_one_waits_for_the_lane) {
-  options_of_harness how;
-  how.lane_threshold = 1000;
-  http_harness connection(how);
-  for (int i = 0; i < 20; ++i) connection.times.note(route::work, 4000);
-  connection.begin();
+struct lane_harness : http_harness {
+  explicit lane_harness(bool hands_on = true, unsigned handlers_max = 1000)
+      : http_harness(with_lane(hands_on, handlers_max)) {
+    for (int i = 0; i < 20; ++i) times.note(route::work, 4000);
+    begin();
+  }
+  static options_of_harness with_lane(bool hands_on, unsigned handlers_max) {
+    options_of_harness how;
+    how.calls.handlers_max = handlers_max;
+    how.lane_threshold = 1000;
+    how.hands_on = hands_on;
+    return how;
+  }
+};
+
+TEST(http2_turns, a_long_one_goes_to_the_lane_by_itself) {
+  lane_harness connection;
+  connection.feed(get(1, "/work?us=1") + get(3, "/plaintext") + get(5, "/work?us=2"));
+  EXPECT_EQ(connection.workers.posted_long, 2);
+  EXPECT_EQ(connection.tested.left(), rest::nothing);
+  EXPECT_TRUE(connection.tested.has_running());
+  EXPECT_EQ(connection.answer_to(3).status, "200");  // while both wait
+  connection.feed(get(7, "/healthz") + call_frames(9, "x"));
+  EXPECT_EQ(connection.answer_to(7).status, "200");
+  EXPECT_EQ(connection.answer_to(9).field("grpc-status"), "0");
+  EXPECT_EQ(connection.answer_to(1).status, "");
+  connection.workers.run();
+  connection.look();
+  EXPECT_EQ(connection.answer_to(1).body, "burned 1 us\n");
+  EXPECT_EQ(connection.answer_to(5).body, "burned 2 us\n");
+  EXPECT_FALSE(connection.tested.has_running());
+  EXPECT_EQ(connection.counted(route::work, status::ok), 2U);
+}
+
+TEST(http2_turns, a_long_one_that_nobody_wants_any_more_is_not_run) {
+  lane_harness connection;
+  connection.feed(get(1, "/work?us=9999999") + get(3, "/work?us=2"));
+  connection.feed(frame(rst_stream, none, 1, number(8)));
+  connection.workers.run();
+  connection.look();
+  EXPECT_FALSE(connection.tested.has_running());
+  EXPECT_EQ(connection.answer_to(3).body, "burned 2 us\n");
+  EXPECT_EQ(connection.counted(route::work, status::ok), 1U);
+}
+
+TEST(http2_turns, long_ones_of_a_lost_connection_are_not_run_and_are_waited_for) {
+  lane_harness connection;
+  connection.feed(get(1, "/work?us=9999999") + get(3, "/work?us=9999999"));
+  connection.tested.lost();
+  EXPECT_TRUE(connection.tested.has_running());
+  connection.workers.run();
+  EXPECT_TRUE(connection.tested.has_running());
+  connection.tested.bury();
+  EXPECT_FALSE(connection.tested.has_running());
+}
+
+TEST(http2_turns, long_ones_beyond_what_a_connection_may_have_elsewhere_are_refused) {
+  constexpr unsigned most = 10;
+  lane_harness connection(true, most);
+  std::uint32_t stream = 1;
+  for (unsigned i = 0; i < most; ++i, stream += 2) {
+    connection.feed(get(stream, "/work?us=1"));
+    connection.feed(frame(rst_stream, none, stream, number(8)));  // yet its place is taken
+  }
+  connection.feed(get(stream, "/work?us=1") + get(stream + 2, "/plaintext"));
+  EXPECT_EQ(connection.answer_to(stream).reset, 7);
+  EXPECT_EQ(connection.answer_to(stream + 2).status, "200");
+  EXPECT_EQ(connection.workers.posted_long, static_cast<int>(most));
+}
+
+TEST(http2_turns,
+     long_ones_that_were_never_run_go_with_the_lane_before_their_connection_or_behind) {
+  for (const bool before : {true, false}) {
+    lane_harness connection;
+    const std::string bytes =
+        preface + frame(settings, none, 0, "") + get(1, "/work?us=1") + get(3, "/work?us=1");
+    auto other = connection.another();
+    other->feed(std::as_bytes(std::span(bytes)), connection.now);
+    ASSERT_EQ(connection.workers.posted(), 2U);
+    if (before) connection.workers.run(continuation::disposition::discard);
+    other.reset();
+    if (!before) connection.workers.run(continuation::disposition::discard);
+  }  // a leak, or a second free, is the sanitizers' to find
+}
+
+TEST(http2_turns, a_long_one_takes_the_connection_along_where_nothing_is_given_back) {
+  lane_harness connection(false);
   connection.feed(get(1, "/plaintext") + get(3, "/work?us=1") + get(5, "/work?us=1") +
                   get(7, "/plaintext"));
   // A slice that ends early, as the test lost its processor, is no matter here.
@@ -582,7 +675,7 @@ TEST(http2_drain, the_peer_is_told_twice_and_its_requests_end) {
   http_harness connection;
   connection.begin();
   connection.feed(header_frame(1, asks("POST", "/echo")));
-  connection.server.draining = true;
+  connection.leaving = true;
   const auto told = connection.look();
   ASSERT_EQ(told.size(), 2U);
   EXPECT_EQ(told[0].payload, number(0x7fffffff) + number(0));
@@ -592,6 +685,31 @@ TEST(http2_drain, the_peer_is_told_twice_and_its_requests_end) {
   connection.feed(frame(data, end_stream, 1, "late"));
   EXPECT_EQ(connection.answer_to(1).body, "late");
   EXPECT_TRUE(connection.tested.is_over());
+}
+
+TEST(http2_drain, until_the_server_leaves_goaway_follows_an_answer) {
+  http_harness connection;
+  connection.server.draining = true;
+  const auto fresh = connection.begin();
+  connection.feed(frame(ping, none, 0, "12345678"));
+  EXPECT_EQ(goaway_code(connection.all), -1);
+  const auto answered = connection.feed(get(1, "/plaintext"));
+  EXPECT_EQ(connection.answer_to(1).status, "200");
+  ASSERT_GE(answered.size(), 3U);
+  EXPECT_EQ(goaway_code(answered), 0);
+  EXPECT_EQ(connection.feed(call_frames(3, "on its way")).empty(), false);
+  EXPECT_EQ(connection.answer_to(3).field("grpc-status"), "0");
+}
+
+TEST(http2_drain, a_connection_that_was_answered_before_is_left_alone_until_its_next_answer) {
+  http_harness connection;
+  connection.begin();
+  connection.feed(call_frames(1, "x"));
+  connection.server.draining = true;
+  connection.feed(frame(ping, none, 0, "12345678"));
+  EXPECT_EQ(goaway_code(connection.all), -1);
+  connection.feed(call_frames(3, "y"));
+  EXPECT_EQ(goaway_code(connection.all), 0);
 }
 
 TEST(http2_cut, the_same_bytes_cut_anywhere_give_the_same_answers) {
