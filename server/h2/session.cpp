@@ -287,6 +287,10 @@ struct session::callbacks {
       from.body_promised_ = 0;
       self.waiting_bytes_ -= size;
       self.idle_frames_.earn(static_cast<double>(size) * idle_frames_per_byte);
+      if (from.goes_on_ && !from.has_body_left()) {
+        empty(from.body_);
+        from.body_sent_ = 0;
+      }
       from.on_sent(size);
       return 0;
     });

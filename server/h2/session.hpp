@@ -36,6 +36,14 @@ enum class error : std::uint32_t {
   enhance_your_calm = 11,
 };
 
+/// Of a buffer that is empty: what is larger than an ordinary message is given back, so that who is
+/// idle does not keep the memory of the largest.
+inline constexpr std::size_t empty_bytes_kept = 4 * 1024;
+inline void empty(std::string& buffer) noexcept {
+  buffer.clear();
+  if (buffer.capacity() > empty_bytes_kept) std::string().swap(buffer);
+}
+
 /// Names are lower case.
 struct field {
   std::string_view name;

@@ -9,7 +9,6 @@ namespace bwos::server::native {
 namespace {
 
 constexpr std::size_t prefix_size = 5;
-constexpr std::size_t bytes_kept = 64 * 1024;  // of a buffer that is empty
 
 std::size_t size_at(const char* prefix) noexcept {
   std::size_t size = 0;
@@ -24,11 +23,6 @@ char* add_prefix(std::string& to, std::size_t size, bool compressed) {
   to[at] = compressed ? '\1' : '\0';
   for (std::size_t i = 0; i < 4; ++i) to[at + 1 + i] = static_cast<char>(size >> (24 - 8 * i));
   return to.data() + at + prefix_size;
-}
-
-void empty(std::string& which) noexcept {
-  which.clear();
-  if (which.capacity() > bytes_kept) std::string().swap(which);
 }
 
 }  // namespace
@@ -93,8 +87,7 @@ rpc::step exchange::try_read(google::protobuf::MessageLite& into) {
   has_resumed_ = false;
   if (read_to_ == reading_.size()) {
     const std::string rest = in_.substr(in_whole_);
-    empty(reading_);
-    reading_.swap(in_);
+    reading_.swap(in_);  // which is empty
     reading_.resize(std::exchange(in_whole_, 0));
     in_.assign(rest);
     read_to_ = 0;
@@ -110,11 +103,22 @@ rpc::step exchange::try_read(google::protobuf::MessageLite& into) {
     held.unlock();
   }
   why_bad_ = call_.read(into, {at + prefix_size, size - prefix_size}, *at != '\0');
+  forget_read();
   if (!why_bad_.ok()) {
     bad();
     return rpc::step::over;
   }
   return rpc::step::done;
+}
+
+/// What was read takes no memory: all of it, or the first half of much.
+void exchange::forget_read() {
+  if (read_to_ == reading_.size()) {
+    h2::empty(reading_);
+    read_to_ = 0;
+  } else if (read_to_ >= untold_bytes_max && read_to_ >= reading_.size() / 2) {
+    reading_ = reading_.substr(std::exchange(read_to_, 0));
+  }
 }
 
 bool exchange::wait_to_read(coroutine_waiter& waiting) {
@@ -144,6 +148,7 @@ rpc::step exchange::write(const google::protobuf::MessageLite& from, bool compre
   char* const to = add_prefix(out_, size, packed);
   if (packed) {
     packed_.copy(to, size);
+    h2::empty(packed_);
   } else {
     from.SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(to));
   }

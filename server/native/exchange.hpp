@@ -135,6 +135,7 @@ class exchange final : public rpc::message_stream {
   [[nodiscard]] bool wait_for(wait what, coroutine_waiter& waiting) noexcept;
   [[nodiscard]] bool is_here() const noexcept;
   [[nodiscard]] bool pauses() noexcept;
+  void forget_read();
   void tell(std::unique_lock<std::mutex>& held) noexcept;
   [[nodiscard]] bool fits(std::size_t bytes) const noexcept {
     return unsent_ == 0 || unsent_ + bytes <= unsent_bytes_max;

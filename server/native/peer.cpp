@@ -259,7 +259,7 @@ void peer::look_at(call& which, bool from_inbox) {
   } else if (left.ended) {
     release(which);
   }
-  written_.clear();
+  h2::empty(written_);
 }
 
 /// For a message that is larger than a window can be filled before, or stands in the way of others

@@ -2,6 +2,7 @@
 // Streams of messages by their bytes: answers, back-pressure both ways, and that a handler that
 // waits learns of every end.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <cstdlib>
 #include <new>
@@ -12,7 +13,8 @@
 #include "peer_harness.hpp"
 
 namespace {
-int allocations = 0;  // by `new`
+int allocations = 0;    // by `new`
+long bytes_in_use = 0;  // likewise
 }  // namespace
 
 // Not inlined: g++ would take a `new` and the free() of its delete for a mismatch.
@@ -20,12 +22,15 @@ int allocations = 0;  // by `new`
   ++allocations;
   void* const made = std::malloc(size);
   if (made == nullptr) throw std::bad_alloc();
+  bytes_in_use += static_cast<long>(::malloc_usable_size(made));
   return made;
 }
 [[gnu::noinline]] void operator delete(void* what) noexcept {
+  bytes_in_use -= static_cast<long>(::malloc_usable_size(what));
   std::free(what);
 }
 [[gnu::noinline]] void operator delete(void* what, std::size_t) noexcept {
+  bytes_in_use -= static_cast<long>(::malloc_usable_size(what));
   std::free(what);
 }
 
@@ -137,6 +142,62 @@ TEST(native_stream, each_message_is_answered_as_it_comes) {
   EXPECT_EQ(last[0].header, (fields{{"grpc-status", "0"}}));
   EXPECT_FALSE(connection.tested.has_running());
   EXPECT_EQ(connection.counted(metrics::grpc::ok), 1U);
+}
+
+/// Of its own: the next message of a stream, or of its connection, need not be as large.
+task<rpc::status> echoes_and_forgets(rpc::context&, rpc::reader<HelloRequest>& requests,
+                                     rpc::writer<HelloReply>& replies) {
+  for (;;) {  // ends: with the requests
+    HelloRequest request;
+    if (!co_await requests.read(request)) break;
+    HelloReply reply;
+    reply.set_message(request.name());
+    if (!co_await replies.write(reply)) break;
+  }
+  co_return rpc::status{};
+}
+
+TEST(native_stream, who_is_idle_keeps_nothing_of_its_largest_message) {
+  stream_harness connection;
+  connection.methods().both_streams("/test/EchoAndForget", &echoes_and_forgets);
+  connection.begin(std::string("\0\4\x7f\xff\xff\xff", 6));
+  connection.feed(frame(window_update, none, 0, number(0x7fff0000)));
+  const auto send = [&](std::uint32_t stream, std::size_t size) {
+    const std::string bytes = message(named(std::string(size, 'x')));
+    for (std::size_t at = 0; at < bytes.size(); at += 16'384) {
+      connection.feed(frame(data, none, stream, bytes.substr(at, 16'384)));
+    }
+    connection.all.clear();
+    connection.all.shrink_to_fit();
+  };
+  connection.feed(open(1, "/test/EchoAndForget"));
+  send(1, 10);
+  const long before = bytes_in_use;
+  send(1, 1'500'000);
+  EXPECT_LT(bytes_in_use - before, 50'000);
+  connection.feed(frame(data, end_stream, 1, ""));
+  connection.all.clear();
+  connection.all.shrink_to_fit();
+  EXPECT_LT(bytes_in_use - before, 50'000);
+}
+
+/// As much as the window lets in, of which the handler has read the first half and more.
+TEST(native_stream, what_was_read_of_many_messages_takes_no_memory) {
+  stream_harness connection;
+  connection.begin();
+  connection.feed(open(1, "/test/Sleep"));
+  const std::string one = message(named(std::string(1000, 'x')));
+  std::string many;
+  for (int i = 0; i < 900; ++i) many += one;
+  const long before = bytes_in_use;
+  for (std::size_t at = 0; at < many.size(); at += 16'384) {
+    connection.feed(frame(data, none, 1, many.substr(at, 16'384)));
+  }
+  EXPECT_GT(bytes_in_use - before, 900'000);
+  EXPECT_LT(bytes_in_use - before, 2'500'000);
+  for (int i = 0; i < 3; ++i) gate::instance().open();  // reads three, then all
+  connection.look();
+  EXPECT_LT(bytes_in_use - before, 50'000);
 }
 
 TEST(native_stream, without_a_message_the_answer_is_trailers_only) {
