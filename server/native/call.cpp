@@ -10,6 +10,7 @@
 #include "native/syntax.hpp"
 #include "rpc/metadata.hpp"
 #include "rpc/status_message.hpp"
+#include "throw_log.hpp"
 
 namespace bwos::server::native {
 namespace {
@@ -178,12 +179,17 @@ void call::handler_discarded() noexcept {
   }
 }
 
-void handler_run::promise_type::unhandled_exception() noexcept {
+void call::handler_threw() noexcept {
   try {
-    call_.end_handler(rpc::handler_threw());
+    end_handler(rpc::handler_threw());
   } catch (const std::bad_alloc&) {
-    call_.end_handler({rpc::code::unknown, {}});
+    end_handler({rpc::code::unknown, {}});
   }
+  log_thrown(method_->path);
+}
+
+void handler_run::promise_type::unhandled_exception() noexcept {
+  call_.handler_threw();
 }
 
 void handler_run::promise_type::finish() noexcept {
