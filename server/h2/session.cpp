@@ -69,6 +69,12 @@ std::string goaway_frame(std::uint32_t last, error why, std::string_view reason)
   return frame.append(reason);
 }
 
+/// But for the case of their letters, which an origin server may leave at that.
+bool is_same_host(std::string_view one, std::string_view other) noexcept {
+  constexpr auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; };
+  return std::ranges::equal(one, other, {}, lower, lower);
+}
+
 /// Frames that cost us work and bring the peer nothing.
 bool is_idle_frame(const nghttp2_frame_hd& head) noexcept {
   switch (head.type) {
@@ -125,6 +131,8 @@ struct session::callbacks {
         return 0;
       }
       self.note_opened(frame->hd.stream_id);
+      self.authority_.clear();
+      self.hosts_differ_ = false;
       self.current_ =
           self.waiting_bytes_ > self.limits_.output_bytes_max ? nullptr : self.owner_.open();
       if (self.current_ == nullptr) {
@@ -154,8 +162,10 @@ struct session::callbacks {
           self.header_bytes_ > self.limits_.header_bytes_max) {
         return 0;  // a trailer's fields mean nothing to us
       }
-      self.current_->on_field({reinterpret_cast<const char*>(name), name_size},
-                              {reinterpret_cast<const char*>(value), value_size});
+      const std::string_view field_name(reinterpret_cast<const char*>(name), name_size);
+      const std::string_view field_value(reinterpret_cast<const char*>(value), value_size);
+      self.note_host(field_name, field_value);
+      self.current_->on_field(field_name, field_value);
       return 0;
     });
   }
@@ -534,6 +544,15 @@ void session::note_opened(std::int32_t id) noexcept {
     skipped_to_ = id - 2;
   }
   opened_id_ = id;
+}
+
+/// Pseudo-fields come first, and nghttp2 lets no field of the two come twice.
+void session::note_host(std::string_view name, std::string_view value) {
+  if (name == ":authority") {
+    authority_ = value;
+  } else if (name == "host") {
+    hosts_differ_ = !authority_.empty() && !is_same_host(value, authority_);
+  }
 }
 
 void session::count_idle_frame() {
