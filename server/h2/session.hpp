@@ -190,7 +190,9 @@ class session {
   void receive(std::span<const std::byte> bytes);
   void fail(int nghttp2_error);
   int end_at_once(std::string_view reason) noexcept;
-  void count_idle_frame();
+  void count_idle_frames(std::uint64_t frames);
+  void count_what_was_skipped();
+  [[nodiscard]] bool is_late_header(std::uint8_t type, std::int32_t id) const noexcept;
   void note_opened(std::int32_t id) noexcept;
   void note_host(std::string_view name, std::string_view value);
   [[nodiscard]] stream* find(std::int32_t id) const noexcept;
@@ -207,6 +209,8 @@ class session {
   clock::time_point now_;           // of what is fed
   clock::time_point header_since_;  // if in_header_
   idle_reset_filter idle_resets_;
+  std::uint64_t announced_ = 0;    // frames that nghttp2 has told of, or that were counted for it
+  std::uint64_t data_earned_ = 0;  // bytes of DATA
   http1::byte_buffer* output_ = nullptr;  // of the pull() that runs
   stream* current_ = nullptr;             // whose header came last, if it is open
   std::int32_t header_id_ = 0;            // of the stream whose header came last
