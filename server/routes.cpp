@@ -6,6 +6,7 @@
 #include "handlers/help.hpp"
 #include "handlers/plaintext.hpp"
 #include "handlers/work.hpp"
+#include "throw_log.hpp"
 
 namespace bwos::server {
 namespace {
@@ -38,9 +39,7 @@ constexpr response options_response(std::string_view allow) noexcept {
   return {.code = status::ok, .header = allow};
 }
 
-}  // namespace
-
-response respond(route where, const request& what, const service& server, std::string& scratch) {
+response handle(route where, const request& what, const service& server, std::string& scratch) {
   if (where == route::other || (where == route::work && server.work_us_max == 0)) {
     if (what.verb == method::options && what.path == "*") return options_response(allow_any);
     return error_response(status::not_found);
@@ -72,6 +71,17 @@ response respond(route where, const request& what, const service& server, std::s
       break;
   }
   return error_response(status::not_found);
+}
+
+}  // namespace
+
+response respond(route where, const request& what, const service& server, std::string& scratch) {
+  try {
+    return handle(where, what, server, scratch);
+  } catch (...) {
+    log_thrown(routes[static_cast<std::size_t>(where)].path);
+    return error_response(status::internal_error);
+  }
 }
 
 }  // namespace bwos::server

@@ -68,7 +68,8 @@ constexpr route find_route(std::string_view path) noexcept {
 }
 
 /// The response to a request for `where`, its route. Text that a handler has to make goes into
-/// `scratch`, which the response then refers to.
+/// `scratch`, which the response then refers to. What the handler throws, std::bad_alloc too, is
+/// logged and becomes a 500.
 response respond(route where, const request& what, const service& server, std::string& scratch);
 
 }  // namespace bwos::server

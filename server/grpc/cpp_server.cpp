@@ -27,6 +27,7 @@
 #include "grpc/goaway.hpp"
 #include "rpc/services.hpp"
 #include "rpc/status_message.hpp"
+#include "throw_log.hpp"
 
 namespace bwos::server {
 namespace {
@@ -117,8 +118,8 @@ grpc::Status no_worker_in_time() {
 /// that an armed call does not keep the largest request it has ever seen.
 template <class Request, class Reply>
 call_loop serve(executor& workers, const service& handlers, counters& count, live_count& live,
-                method_service& methods, int method, rpc::unary_handler<Request, Reply> handler,
-                grpc::ServerCompletionQueue& queue) {
+                method_service& methods, int method, const char* path,
+                rpc::unary_handler<Request, Reply> handler, grpc::ServerCompletionQueue& queue) {
   call_steps steps(workers);
   live.enter();
   for (;;) {
@@ -135,6 +136,7 @@ call_loop serve(executor& workers, const service& handlers, counters& count, liv
     try {
       result = co_await handler(call, call.request, call.reply);
     } catch (...) {
+      log_thrown(path);
       result = rpc::handler_threw();
     }
     const grpc::Status status = status_of(result);
@@ -173,8 +175,8 @@ task<rpc::status> run(stream_call& call, rpc::both_stream_handler<Request, Reply
 
 template <class Handler>
 call_loop serve_streams(executor& workers, const service& handlers, counters& count,
-                        live_count& live, method_service& methods, int method, Handler handler,
-                        grpc::ServerCompletionQueue& queue) {
+                        live_count& live, method_service& methods, int method, const char* path,
+                        Handler handler, grpc::ServerCompletionQueue& queue) {
   call_steps steps(workers);
   live.enter();
   for (;;) {
@@ -191,6 +193,7 @@ call_loop serve_streams(executor& workers, const service& handlers, counters& co
     try {
       result = co_await run(call, handler);
     } catch (...) {
+      log_thrown(path);
       result = rpc::handler_threw();
     }
     const grpc::Status status = status_of(result);
@@ -230,10 +233,10 @@ struct grpc_server::core {
   /// For rpc::add_services().
   template <class Request, class Reply>
   void unary(const char* path, rpc::unary_handler<Request, Reply> handler) {
-    arms.push_back(
-        [this, method = methods.add(path, false), handler](grpc::ServerCompletionQueue& queue) {
-          serve(workers, handlers, count, live, methods, method, handler, queue);
-        });
+    arms.push_back([this, method = methods.add(path, false), path,
+                    handler](grpc::ServerCompletionQueue& queue) {
+      serve(workers, handlers, count, live, methods, method, path, handler, queue);
+    });
   }
   template <class Request, class Reply>
   void server_stream(const char* path, rpc::server_stream_handler<Request, Reply> handler) {
@@ -252,8 +255,9 @@ struct grpc_server::core {
   void add_streams(const char* path, Handler handler) {
     const bool lasts = rpc::is_lasting(path);
     arms.push_back([this, &counted = lasts ? lasting_count : count, &its = lasts ? lasting : live,
-                    method = methods.add(path, true), handler](grpc::ServerCompletionQueue& queue) {
-      serve_streams(workers, handlers, counted, its, methods, method, handler, queue);
+                    method = methods.add(path, true), path,
+                    handler](grpc::ServerCompletionQueue& queue) {
+      serve_streams(workers, handlers, counted, its, methods, method, path, handler, queue);
     });
   }
 

@@ -25,7 +25,7 @@ class flood_guard {
   /// The peer has done something that it may send more for.
   void earn(double tokens) noexcept { tokens_ = std::min(burst_, tokens_ + tokens); }
   /// False: too many.
-  [[nodiscard]] bool take() noexcept { return --tokens_ >= 0; }
+  [[nodiscard]] bool take(double tokens) noexcept { return (tokens_ -= tokens) >= 0; }
 
  private:
   double tokens_;

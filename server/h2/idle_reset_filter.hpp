@@ -12,7 +12,8 @@ namespace bwos::server::h2 {
 /// Takes RST_STREAM of streams that have not begun out of what a peer sends. It is an error of the
 /// connection (RFC 9113, 6.4), for which nghttp2 ends it; but gRPC C++'s client sends it for a call
 /// that ends before its HEADERS are written, and all its other calls would be lost (gRPC's issue
-/// 19655). gRPC's servers skip it too. Takes none before start(). One thread at a time.
+/// 19655). gRPC's servers skip it too. Takes none before start(). Reading every frame's head
+/// anyway, it counts what it passes. One thread at a time.
 class idle_reset_filter {
  public:
   struct part {
@@ -20,7 +21,14 @@ class idle_reset_filter {
     bool was_reset;                    // one was taken out, behind them
   };
 
+  /// Of the parts that it has passed.
+  struct count {
+    std::uint64_t frames;      // whose heads end there
+    std::uint64_t data_bytes;  // of DATA whose head does, with padding
+  };
+
   void start() noexcept { started_ = true; }
+  [[nodiscard]] count passed() const noexcept { return passed_; }
 
   /// Takes a beginning off `all`, which begins with the client's preface (RFC 9113, 3.4) and may be
   /// cut anywhere. A frame's head is not passed before it is whole.
@@ -71,7 +79,7 @@ class idle_reset_filter {
     return {head_, false};
   }
 
-  enum : std::uint8_t { headers = 1, rst_stream = 3, continuation = 9 };
+  enum : std::uint8_t { data = 0, headers = 1, rst_stream = 3, continuation = 9 };
 
   struct frame_head {
     explicit frame_head(const std::byte* bytes) noexcept
@@ -111,10 +119,13 @@ class idle_reset_filter {
     if (head.type == headers || head.type == continuation) {
       in_block_ = (head.flags & end_headers) == 0;
     }
+    ++passed_.frames;
+    passed_.data_bytes += head.type == data ? head.size : 0U;
     left_ = head.size;
     return false;
   }
 
+  count passed_{};
   std::size_t left_ = preface_size;  // of what is passed as it is
   std::size_t skip_ = 0;
   std::array<std::byte, head_size> head_{};  // that is not whole

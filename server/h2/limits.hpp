@@ -66,9 +66,10 @@ inline constexpr std::size_t fields_few = 8;
 /// Output that is collected before it is sent: all of a batch of ordinary answers.
 inline constexpr std::size_t send_bytes = 128 * 1024;
 
-/// Frames that bring nothing (empty DATA, PING, SETTINGS, PRIORITY, WINDOW_UPDATE, RST_STREAM that
-/// is skipped, what is an error of its stream): so many at once, and so many a second in the long
-/// run; above, the connection ends. As nghttp2 counts resets.
+/// Frames that bring nothing (DATA that is empty or padding alone, PING, SETTINGS, PRIORITY,
+/// WINDOW_UPDATE, HEADERS and DATA on a closed stream, types that nobody knows, RST_STREAM that is
+/// skipped, what is an error of its stream): so many at once, and so many a second in the long run;
+/// above, the connection ends. As nghttp2 counts resets.
 inline constexpr double idle_frames_burst = 10'000;
 inline constexpr double idle_frames_per_second = 330;
 /// What a peer does earns it more of them: a whole request, for its PING (clients measure their

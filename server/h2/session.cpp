@@ -69,7 +69,13 @@ std::string goaway_frame(std::uint32_t last, error why, std::string_view reason)
   return frame.append(reason);
 }
 
-/// Frames that cost us work and bring the peer nothing.
+/// But for the case of their letters, which an origin server may leave at that.
+bool is_same_host(std::string_view one, std::string_view other) noexcept {
+  constexpr auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; };
+  return std::ranges::equal(one, other, {}, lower, lower);
+}
+
+/// Frames that cost us work and bring the peer nothing, as far as their heads tell.
 bool is_idle_frame(const nghttp2_frame_hd& head) noexcept {
   switch (head.type) {
     case NGHTTP2_DATA:
@@ -81,6 +87,12 @@ bool is_idle_frame(const nghttp2_frame_hd& head) noexcept {
     default:  // PING, SETTINGS, PRIORITY, WINDOW_UPDATE
       return true;
   }
+}
+
+/// DATA without data. Its head alone does not tell that.
+bool is_padding_alone(const nghttp2_frame& frame) noexcept {
+  return frame.hd.type == NGHTTP2_DATA && frame.hd.length > 0 &&
+         frame.hd.length == frame.data.padlen && (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) == 0;
 }
 
 }  // namespace
@@ -102,7 +114,9 @@ struct session::callbacks {
   static int on_begin_frame(nghttp2_session*, const nghttp2_frame_hd* head, void* user) {
     return guarded([&] {
       session& self = of(user);
-      if (is_idle_frame(*head)) self.count_idle_frame();
+      ++self.announced_;
+      if (is_idle_frame(*head) || self.is_late_header(head->type, head->stream_id))
+        self.count_idle_frames(1);
       // RFC 9113, 5.1.1: numbers of new streams grow. nghttp2 takes those for closed streams', on
       // which a header may be late.
       const std::int32_t id = head->stream_id;
@@ -125,6 +139,8 @@ struct session::callbacks {
         return 0;
       }
       self.note_opened(frame->hd.stream_id);
+      self.authority_.clear();
+      self.hosts_differ_ = false;
       self.current_ =
           self.waiting_bytes_ > self.limits_.output_bytes_max ? nullptr : self.owner_.open();
       if (self.current_ == nullptr) {
@@ -154,8 +170,10 @@ struct session::callbacks {
           self.header_bytes_ > self.limits_.header_bytes_max) {
         return 0;  // a trailer's fields mean nothing to us
       }
-      self.current_->on_field({reinterpret_cast<const char*>(name), name_size},
-                              {reinterpret_cast<const char*>(value), value_size});
+      const std::string_view field_name(reinterpret_cast<const char*>(name), name_size);
+      const std::string_view field_value(reinterpret_cast<const char*>(value), value_size);
+      self.note_host(field_name, field_value);
+      self.current_->on_field(field_name, field_value);
       return 0;
     });
   }
@@ -165,7 +183,6 @@ struct session::callbacks {
     return guarded([&] {
       session& self = of(user);
       stream* const to = self.find(id);
-      self.idle_frames_.earn(static_cast<double>(size) * idle_frames_per_byte);
       if (to == nullptr) return nghttp2_session_consume(self.session_, id, size);
       const bool last =
           (flags & (NGHTTP2_FLAG_END_STREAM | NGHTTP2_FLAG_PADDED)) == NGHTTP2_FLAG_END_STREAM;
@@ -195,6 +212,7 @@ struct session::callbacks {
       const nghttp2_frame_hd& head = frame->hd;
       if (head.type == NGHTTP2_SETTINGS) self.established_ = true;
       if (head.type == NGHTTP2_PING) return take_ping(self, frame->ping);
+      if (is_padding_alone(*frame)) self.count_idle_frames(1);
       if (head.type != NGHTTP2_HEADERS && head.type != NGHTTP2_DATA) return 0;
       stream* const to = head.type == NGHTTP2_HEADERS ? self.current_ : self.find(head.stream_id);
       if (head.type == NGHTTP2_HEADERS) self.in_header_ = false;
@@ -211,7 +229,7 @@ struct session::callbacks {
   static int on_invalid_frame(nghttp2_session*, const nghttp2_frame*, int, void* user) noexcept {
     return guarded([&] {
       of(user).in_header_ = false;
-      of(user).count_idle_frame();
+      of(user).count_idle_frames(1);
       return 0;
     });
   }
@@ -344,7 +362,7 @@ void session::feed(std::span<const std::byte> bytes, clock::time_point now) {
   while (!bytes.empty() && !dead_) {
     const auto [passed, was_reset] = idle_resets_.next(bytes);
     if (!passed.empty()) receive(passed);
-    if (was_reset) count_idle_frame();
+    if (was_reset) count_idle_frames(1);
   }
 }
 
@@ -352,6 +370,17 @@ void session::receive(std::span<const std::byte> bytes) {
   const ssize_t taken = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   if (taken < 0) fail(static_cast<int>(taken));
+  count_what_was_skipped();
+}
+
+/// nghttp2 skips frames of types that it does not know, and DATA of streams that are closed,
+/// without a word: those that have gone to it, and that it has not told of.
+void session::count_what_was_skipped() {
+  const auto [frames, data_bytes] = idle_resets_.passed();
+  const std::uint64_t bytes = data_bytes - std::exchange(data_earned_, data_bytes);
+  if (bytes > 0) idle_frames_.earn(static_cast<double>(bytes) * idle_frames_per_byte);
+  if (frames > announced_) count_idle_frames(frames - announced_);
+  announced_ = frames;
 }
 
 bool session::pull(http1::byte_buffer& to) {
@@ -532,6 +561,11 @@ int session::end_at_once(std::string_view reason) noexcept {
   return NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
+/// Of a stream that is closed: nghttp2 reads it for HPACK's sake.
+bool session::is_late_header(std::uint8_t type, std::int32_t id) const noexcept {
+  return type == NGHTTP2_HEADERS && id <= opened_id_ && find(id) == nullptr;
+}
+
 void session::note_opened(std::int32_t id) noexcept {
   if (id > opened_id_ + 2) {
     skipped_from_ = opened_id_ + 2;
@@ -540,8 +574,17 @@ void session::note_opened(std::int32_t id) noexcept {
   opened_id_ = id;
 }
 
-void session::count_idle_frame() {
-  if (!idle_frames_.take()) end(error::enhance_your_calm);
+/// Pseudo-fields come first, and nghttp2 lets no field of the two come twice.
+void session::note_host(std::string_view name, std::string_view value) {
+  if (name == ":authority") {
+    authority_ = value;
+  } else if (name == "host") {
+    hosts_differ_ = !authority_.empty() && !is_same_host(value, authority_);
+  }
+}
+
+void session::count_idle_frames(std::uint64_t frames) {
+  if (!idle_frames_.take(static_cast<double>(frames))) end(error::enhance_your_calm);
 }
 
 stream* session::find(std::int32_t id) const noexcept {

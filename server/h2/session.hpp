@@ -182,6 +182,10 @@ class session {
   /// Of what was fed last.
   [[nodiscard]] clock::time_point now() const noexcept { return now_; }
   [[nodiscard]] bool in_header() const noexcept { return in_header_; }
+  /// Of the header that has come last: whether it has a host that is not its :authority. Such a
+  /// request should count as malformed (RFC 9113, 8.3.1): whoever stands before us may have judged
+  /// it by the other one.
+  [[nodiscard]] bool hosts_differ() const noexcept { return hosts_differ_; }
   /// While in_header(): when its first frame was fed, or whoever did not read gave it time anew.
   [[nodiscard]] clock::time_point header_since() const noexcept { return header_since_; }
   void renew_header(clock::time_point now) noexcept { header_since_ = now; }
@@ -194,8 +198,11 @@ class session {
   void receive(std::span<const std::byte> bytes);
   void fail(int nghttp2_error);
   int end_at_once(std::string_view reason) noexcept;
-  void count_idle_frame();
+  void count_idle_frames(std::uint64_t frames);
+  void count_what_was_skipped();
+  [[nodiscard]] bool is_late_header(std::uint8_t type, std::int32_t id) const noexcept;
   void note_opened(std::int32_t id) noexcept;
+  void note_host(std::string_view name, std::string_view value);
   [[nodiscard]] stream* find(std::int32_t id) const noexcept;
   void end_of_request(stream& of);
   void submit_trailers(stream& of);
@@ -210,6 +217,8 @@ class session {
   clock::time_point now_;           // of what is fed
   clock::time_point header_since_;  // if in_header_
   idle_reset_filter idle_resets_;
+  std::uint64_t announced_ = 0;    // frames that nghttp2 has told of, or that were counted for it
+  std::uint64_t data_earned_ = 0;  // bytes of DATA
   http1::byte_buffer* output_ = nullptr;  // of the pull() that runs
   stream* current_ = nullptr;             // whose header came last, if it is open
   std::int32_t header_id_ = 0;            // of the stream whose header came last
@@ -217,6 +226,7 @@ class session {
   std::int32_t skipped_from_ = 0;         // numbers that it has left out last, and so closed
   std::int32_t skipped_to_ = 0;
   std::size_t header_bytes_ = 0;
+  std::string authority_;  // of that header; its memory is kept for the next
   std::size_t waiting_bytes_ = 0;
   std::size_t streams_ = 0;
   std::size_t held_ = 0;
@@ -225,6 +235,7 @@ class session {
   std::string_view last_reason_;
   bool established_ = false;
   bool in_header_ = false;
+  bool hosts_differ_ = false;
   bool noticed_ = false;
   bool asks_ = false;  // behind the GOAWAY that is to be sent, whether it has arrived
   bool polices_pings_ = false;

@@ -162,6 +162,7 @@ void exchange::on_header(bool too_large) {
   may_be_call_ = false;
   if (too_large) objection_ = status::header_fields_too_large;
   if (target_.find('#') != std::string::npos) object(status::bad_request);
+  if (in_.session_.hosts_differ()) object(status::bad_request);
   in_.wait_for_body(*this);
   if (objection_ != status::ok) return refuse(objection_);
   if (expects_continue_) in_.awaits_continue_ = true;

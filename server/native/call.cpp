@@ -12,6 +12,7 @@
 #include "native/syntax.hpp"
 #include "rpc/metadata.hpp"
 #include "rpc/status_message.hpp"
+#include "throw_log.hpp"
 
 namespace bwos::server::native {
 namespace {
@@ -235,12 +236,17 @@ void call::handler_discarded() noexcept {
   }
 }
 
-void handler_run::promise_type::unhandled_exception() noexcept {
+void call::handler_threw() noexcept {
   try {
-    call_.end_handler(rpc::handler_threw());
+    end_handler(rpc::handler_threw());
   } catch (const std::bad_alloc&) {
-    call_.end_handler({rpc::code::unknown, {}});
+    end_handler({rpc::code::unknown, {}});
   }
+  log_thrown(method_->path);
+}
+
+void handler_run::promise_type::unhandled_exception() noexcept {
+  call_.handler_threw();
 }
 
 void handler_run::promise_type::finish() noexcept {
@@ -303,6 +309,7 @@ void call::on_header(bool too_large) {
   batch_ = peer_->batch_;
   begun_ = peer_->now_;
   if (too_large) return fail(rpc::code::resource_exhausted, "received metadata size exceeds limit");
+  if (peer_->session_.hosts_differ()) return refuse("400");
   if (!posted_) return refuse("405");
   if (!is_grpc_) return refuse("415");
   if (method_ == nullptr) return fail(rpc::code::unimplemented, "");
@@ -540,7 +547,7 @@ void call::answer_without_messages() {
 
 /// No gRPC at all: the status is HTTP's.
 void call::refuse(std::string_view http_status) {
-  note_end("HTTP/2", http_status == "405" ? 405 : 415);
+  note_end("HTTP/2", static_cast<unsigned>(std::stoul(std::string(http_status))));
   peer_->answered(*this);
   const std::array<field, 2> fields{field{":status", http_status}, field{"allow", "POST"}};
   peer_->session_.answer(*this, std::span(fields).first(http_status == "405" ? 2 : 1));

@@ -81,6 +81,7 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   /// Of a streaming call.
   [[nodiscard]] exchange& messages() noexcept { return *exchange_; }
   void end_handler(rpc::status result) noexcept { result_ = std::move(result); }
+  void handler_threw() noexcept;  ///< Within its catch block.
   void handler_ended() noexcept;
   void handler_discarded() noexcept;
 

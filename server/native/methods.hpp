@@ -20,6 +20,7 @@ struct method {
   /// reply with the call. Throws std::bad_alloc.
   handler_run (*make)(call& of, const method& self) = nullptr;
   void (*handler)() = nullptr;  ///< Of the kind and types that `make` knows.
+  std::string_view path{};      ///< Lies in the table.
   bool reads_stream = false;
   bool writes_stream = false;
   bool is_lasting = false;  ///< See rpc::is_lasting().
@@ -119,7 +120,8 @@ class method_table {
   template <auto Run, class Handler>
   void add(std::string_view path, Handler handler, bool reads_stream, bool writes_stream,
            const rpc::method_options& options) {
-    method& added = methods_[std::string(path)];
+    auto& [name, added] = *methods_.try_emplace(std::string(path)).first;
+    added.path = name;
     added.make = [](call& of, const method& self) {
       return Run(of, reinterpret_cast<Handler>(self.handler));
     };

@@ -13,6 +13,7 @@ from harness import NATIVE, Reader, Server, is_silent, read_response
 from test_native import (ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
                          WINDOW_UPDATE, Peer, call, frame, literal)
 
+PADDED = 8
 STATUS_200 = b"\x88"  # RFC 7541, appendix A
 
 
@@ -192,6 +193,9 @@ class Http2(unittest.TestCase):
             "SETTINGS": frame(SETTINGS, 0, 0) * 11000,
             "WINDOW_UPDATE": frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1") * 11000,
             "empty HEADERS": b"".join(frame(HEADERS, END_HEADERS, 2 * i + 1) for i in range(11000)),
+            "unknown frames": frame(0xbe, 0, 0, b"grease") * 11000,
+            "padding": frame(HEADERS, END_HEADERS, 1, get(1)[9:]) + frame(DATA, PADDED, 1, b"\2\0\0") * 11000,
+            "DATA on a closed stream": get(1) + frame(RST_STREAM, 0, 1, b"\0\0\0\x08") + frame(DATA, 0, 1) * 11000,
             "CONTINUATION": frame(HEADERS, 0, 1, get(1)[9:]) + frame(9, 0, 1) * 20,
             "rapid reset": b"".join(get(2 * i + 1) + frame(RST_STREAM, 0, 2 * i + 1, b"\0\0\0\x08")
                                     for i in range(3000)),

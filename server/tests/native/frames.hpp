@@ -26,6 +26,9 @@ enum frame_type : std::uint8_t {
   goaway = 7,
   window_update = 8,
   continuation_frame = 9,
+  altsvc = 10,
+  priority_update = 16,
+  unknown = 0xbe,
 };
 enum frame_flag : std::uint8_t { none = 0, end_stream = 1, ack = 1, end_headers = 4, padded = 8 };
 

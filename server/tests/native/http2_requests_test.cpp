@@ -221,6 +221,14 @@ TEST(http2_request, each_row_has_its_status) {
        {{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {":authority", "a:b"}},
        "400"},
       {"a bad host", asks("GET", "/", {{"host", "[a"}}), "400"},
+      {"a host that is not the authority", asks("GET", "/", {{"host", "b:80"}}), "400"},
+      {"a host with another port", asks("GET", "/", {{"host", "a:81"}}), "400"},
+      {"a host with a port more", asks("GET", "/", {{"host", "a:800"}}), "400"},
+      {"a host behind other fields", asks("GET", "/", {{"x", "y"}, {"host", "b"}}), "400"},
+      {"a host in other case", asks("GET", "/", {{"host", "A:80"}}), "200"},
+      {"a host alone",
+       {{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {"host", "b"}},
+       "200"},
       {"an expectation", asks("POST", "/echo", {{"expect", "200-ok"}}), "417"},
       {"a length above the limit", asks("POST", "/echo", {{"content-length", "1048577"}}), "413"},
       {"a length beyond all", asks("POST", "/echo", {{"content-length", "9223372036854775807"}}),
@@ -261,6 +269,16 @@ TEST(http2_request, that_is_malformed_is_reset) {
       {"more than its length", post(1, "abcde", {{"content-length", "4"}})},
       {"no path", header_frame(1, {{":method", "GET"}, {":scheme", "http"}}, end_stream)},
       {"an upper case name", header_frame(1, asks("GET", "/", {{"X", "y"}}), end_stream)},
+      {"two authorities", header_frame(1,
+                                       {{":method", "GET"},
+                                        {":scheme", "http"},
+                                        {":path", "/"},
+                                        {":authority", "a"},
+                                        {":authority", "a"}},
+                                       end_stream)},
+      {"a host of nothing", header_frame(1, asks("GET", "/", {{"host", ""}}), end_stream)},
+      {"two hosts",
+       header_frame(1, asks("GET", "/", {{"host", "a:80"}, {"host", "a:80"}}), end_stream)},
       {"a field of the connection",
        header_frame(1, asks("GET", "/", {{"connection", "close"}}), end_stream)},
       {"a pseudo-field too late",
@@ -274,6 +292,22 @@ TEST(http2_request, that_is_malformed_is_reset) {
     connection.feed(get(3, "/plaintext"));
     EXPECT_EQ(connection.answer_to(3).body, "Hello, World!") << what;
   }
+}
+
+/// One header's authority says nothing about the next header's host.
+TEST(http2_request, is_compared_by_its_own_hosts_alone) {
+  http_harness connection;
+  connection.begin();
+  const fields alone{{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {"host", "b"}};
+  connection.feed(get(1, "/") + header_frame(3, alone, end_stream) +
+                  header_frame(5, asks("GET", "/", {{"host", "b"}}), end_stream) + get(7, "/") +
+                  header_frame(9, asks("POST", "/echo")) + frame(data, none, 9, "body") +
+                  header_frame(9, {{"host", "b"}}, end_stream));
+  EXPECT_EQ(connection.answer_to(1).status, "200");
+  EXPECT_EQ(connection.answer_to(3).status, "200");
+  EXPECT_EQ(connection.answer_to(5).status, "400");
+  EXPECT_EQ(connection.answer_to(7).status, "200");
+  EXPECT_EQ(connection.answer_to(9).body, "body");
 }
 
 TEST(http2_limits, a_body_above_its_limit_is_refused_as_it_comes) {
@@ -598,6 +632,22 @@ TEST(http2_calls, go_where_calls_go_wherever_their_content_type_stands) {
   EXPECT_EQ(connection.answer_to(3).body, "Hello, World!");
   EXPECT_EQ(connection.answer_to(5).body, message(named("Hello b")));
   EXPECT_EQ(connection.answer_to(7).field("grpc-status"), "4");
+}
+
+/// Wherever its fields stand, and whichever of them makes it a call.
+TEST(http2_calls, whose_host_is_not_their_authority_are_refused) {
+  for (const bool late : {true, false}) {
+    const fields::value_type host{"host", "b"};
+    const fields::value_type type{"content-type", "application/grpc"};
+    http_harness connection;
+    connection.begin();
+    const fields asked = asks("POST", hello_path, {late ? type : host, late ? host : type});
+    connection.feed(header_frame(1, asked) + frame(data, end_stream, 1, message(named("x"))) +
+                    call_frames(3, "y"));
+    EXPECT_EQ(connection.answer_to(1).status, "400") << late;
+    EXPECT_TRUE(connection.answer_to(1).ended) << late;
+    EXPECT_EQ(connection.answer_to(3).body, message(named("Hello y"))) << late;
+  }
 }
 
 /// However the bytes come: see native_errors.a_reset_of_a_stream_that_never_began_ends_nothing.

@@ -170,6 +170,9 @@ std::vector<row> rows() {
       {"content-type other", with("content-type", "application/json"), good, "415", "(none)"},
       {"content-type grpc-web", with("content-type", "application/grpc-web"), good, "415",
        "(none)"},
+      {"host as the authority", request_header(hello_path, {{"host", "A"}}), good, "200", "0"},
+      {"host that is not the authority", request_header(hello_path, {{"host", "b"}}), good, "400",
+       "(none)"},
       {"method GET", with(":method", "GET"), good, "405", "(none)"},
       {"unknown method", with(":path", "/helloworld.Greeter/Nothing"), good, "200", "12", "(none)"},
       {"unknown service", with(":path", "/nobody.Knows/Me"), good, "200", "12", "(none)"},
@@ -757,6 +760,8 @@ TEST(native_floods, each_ends_the_connection) {
     std::string bytes;
     int code;
   };
+  const std::string closed =
+      header_frame(1, request_header()) + frame(rst_stream, none, 1, number(8));
   const std::vector<flood> floods{
       {"PING, unread", repeat(1100, frame(ping, none, 0, "12345678")), 11},
       {"SETTINGS, unread", repeat(1100, frame(settings, none, 0, "")), 11},
@@ -769,6 +774,29 @@ TEST(native_floods, each_ends_the_connection) {
       {"rapid reset", resets, 2},
       {"CONTINUATION", continuations, 11},
       {"empty CONTINUATION", empty_continuations, 11},
+      {"frames of an unknown type", repeat(10'100, frame(unknown, none, 0, "")), 11},
+      {"large ones", repeat(10'100, frame(unknown, none, 1, std::string(100, 'x'))), 11},
+      {"ALTSVC", repeat(10'100, frame(altsvc, none, 0, std::string(2, '\0'))), 11},
+      {"padded empty DATA",
+       header_frame(1, request_header()) +
+           repeat(10'100, frame(data, padded, 1, std::string("\2\0\0", 3))),
+       11},
+      {"DATA without even padding",
+       header_frame(1, request_header()) +
+           repeat(10'100, frame(data, padded, 1, std::string(1, '\0'))),
+       11},
+      {"DATA on a closed stream", closed + repeat(10'100, frame(data, none, 1, "x")), 11},
+      {"empty DATA on a closed stream", closed + repeat(10'100, frame(data, none, 1, "")), 11},
+      {"ends of a closed stream", closed + repeat(10'100, frame(data, end_stream, 1, "")), 11},
+      {"HEADERS on a closed stream", closed + repeat(10'100, header_frame(1, {{"x", "y"}})), 11},
+      {"trailers on a closed stream",
+       closed + repeat(10'100, header_frame(1, {{"x", "y"}}, end_stream)), 11},
+      {"RST_STREAM on a closed stream",
+       closed + repeat(1500, frame(rst_stream, none, 1, number(8))), 2},
+      {"WINDOW_UPDATE on a closed stream",
+       closed + repeat(10'100, frame(window_update, none, 1, number(1))), 11},
+      {"PRIORITY on a closed stream",
+       closed + repeat(10'100, frame(priority, none, 1, number(0) + "x")), 11},
   };
   h2::limits bounds;
   bounds.ping_strikes_max = 0;  // or strikes would be quicker
@@ -777,6 +805,61 @@ TEST(native_floods, each_ends_the_connection) {
     connection.begin();
     EXPECT_EQ(goaway_code(connection.feed(each.bytes)), each.code) << each.what;
     EXPECT_TRUE(connection.tested.is_over()) << each.what;
+  }
+}
+
+/// However they are cut: frames that are skipped without a word count once each.
+TEST(native_floods, of_unknown_frames_are_counted_by_the_frame) {
+  const std::string one = frame(unknown, none, 0, std::string(20, 'x'));
+  for (const std::size_t step : {1U, 7U, 9U, 10U, 29U, 100U}) {
+    std::string bytes;
+    for (int i = 0; i < 9990; ++i) bytes += one;
+    peer_harness connection;
+    connection.begin();
+    const auto feed_all = [&] {
+      for (std::string_view rest = bytes; !rest.empty();) {
+        const std::string_view piece = rest.substr(0, step);
+        connection.tested.feed(std::as_bytes(std::span(piece)), connection.now);
+        rest.remove_prefix(piece.size());
+      }
+      connection.pull();
+    };
+    feed_all();
+    EXPECT_FALSE(connection.tested.is_over()) << step;
+    bytes.clear();
+    for (int i = 0; i < 20; ++i) bytes += one;
+    feed_all();
+    EXPECT_EQ(goaway_code(connection.all), 11) << step;
+  }
+}
+
+/// As browsers do: PRIORITY_UPDATE (RFC 9218) and a frame of a type that nobody knows (RFC 8701),
+/// which RFC 9113, 5.5, wants ignored.
+TEST(native_floods, unknown_frames_that_come_with_calls_are_none) {
+  peer_harness connection;
+  connection.begin();
+  const std::string extra = frame(priority_update, none, 0, number(1) + "u=1") +
+                            frame(unknown, none, 0, "grease") +
+                            frame(window_update, none, 0, number(16));
+  for (std::uint32_t i = 0; i < 20'000; ++i) connection.feed(call_frames(2 * i + 1, "x") + extra);
+  EXPECT_FALSE(connection.tested.is_over());
+  EXPECT_EQ(connection.answer_to(39'999).body, reply_to("x"));
+}
+
+/// What a peer has sent before it learns that its call has been answered.
+TEST(native_floods, what_crosses_an_early_answer_is_none) {
+  peer_harness connection;
+  connection.begin();
+  const std::string piece(1000, 'x');
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    const std::uint32_t stream = 2 * i + 1;
+    connection.feed(header_frame(stream, request_header("/helloworld.Greeter/Nothing")));
+    std::string late;
+    for (int j = 0; j < 40; ++j) late += frame(data, none, stream, piece);
+    late += frame(data, end_stream, stream, "");
+    connection.feed(late);
+    ASSERT_FALSE(connection.tested.is_over()) << i;
+    connection.now += 1ms;
   }
 }
 
