@@ -8,6 +8,7 @@
 #include <bwos/pool.hpp>
 #include <bwos/stream.hpp>
 #include <bwos/timer.hpp>
+#include <new>
 #include <stdexcept>
 
 #include "base/check.hpp"
@@ -46,9 +47,9 @@ class readable_operation : coroutine_waiter {
   descriptor& socket_;
 };
 
-/// As spawn(), with an end of its own, which says work_finished().
-void start_on(io_host& where, task<void> work, end_function on_end, void* context) {
-  detail::driver_promise& root = detail::drive(std::move(work)).promise;
+/// As spawn(), with an end of its own, which says work_finished(). `root` is drive()'s.
+void start_on(io_host& where, detail::driver_promise& root, end_function on_end,
+              void* context) noexcept {
   root.on_end(on_end, context);
   where.work_started();
   where.post(root);
@@ -71,6 +72,7 @@ struct listener::state {
   bool accept_all() noexcept;
   bool is_closing(bool is_starved) noexcept;
   void place(int fd) noexcept;
+  static detail::driver_promise* make(const handler& with, descriptor& socket) noexcept;
   home& least_loaded() noexcept;
   static void on_end(void* context) noexcept;
   static void on_refusal_end(void* context) noexcept;
@@ -154,7 +156,7 @@ void listener::start(handler on_connection, std::size_t connections_max, handler
     state_->watched = watched;
   }
   start_on(
-      state_->where, state::accept_loop(state_),
+      state_->where, detail::drive(state::accept_loop(state_)).promise,
       [](void* at) noexcept { static_cast<io_host*>(at)->work_finished(); }, &state_->where);
 }
 
@@ -274,15 +276,30 @@ void listener::state::place(int fd) noexcept {
     ::close(fd);
     return;
   }
+  detail::driver_promise* const root = make(fits ? on_connection : on_refused, *taken);
+  if (root == nullptr) {
+    if (fits) count(refused, 1);
+    return;
+  }
   chosen.where->count_connection(1);
   // Posted, so that a first request that is long does not keep the backlog waiting.
   if (fits) {
     count(accepted, 1);
     count(open, 1);
-    start_on(where, on_connection(stream(*taken)), &on_end, &chosen);
+    start_on(where, *root, &on_end, &chosen);
   } else {
     count(refusals_open, 1);
-    start_on(where, on_refused(stream(*taken)), &on_refusal_end, &chosen);
+    start_on(where, *root, &on_refusal_end, &chosen);
+  }
+}
+
+/// The coroutines of a connection, which have not begun. Null: there is no memory for them, and the
+/// socket, whose owner they would be, has been closed.
+detail::driver_promise* listener::state::make(const handler& with, descriptor& socket) noexcept {
+  try {
+    return &detail::drive(with(stream(socket))).promise;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
   }
 }
 
