@@ -146,8 +146,8 @@ void add_flags(CLI::App& app, config& to) {
                    "Connections that wait to be accepted; an inherited socket has its own");
   listening.number(
       "--connections-max", to.connections_max, 1, 1'000'000,
-      "HTTP connections at once, no more than the descriptors allow; above: 503. As many again of "
-      "native gRPC on a port of its own; above: closed",
+      "HTTP connections at once; above: 503. As many again of native gRPC on a port of its own; "
+      "above: closed. No more than the descriptors allow, of which two ports get half each",
       "what the descriptors allow, at most 65536");
 
   group workers(app, "Workers");

@@ -73,6 +73,9 @@ class server {
   void start_grpc();
   void start_http();
   [[nodiscard]] bool is_one_address() const;
+  [[nodiscard]] bool has_http_port() const;
+  [[nodiscard]] bool has_grpc_port() const;
+  [[nodiscard]] std::size_t ports() const;
   void log_start() const;
   void write_metrics(std::string& to) const;
   std::optional<int> signal_within(const termination_signals& signals,
