@@ -22,6 +22,9 @@ namespace {
 using clock = std::chrono::steady_clock;
 
 constexpr std::size_t connections_default_max = 65536;
+/// For the access log's last lines, where a second signal ends the process. A guess: longer than a
+/// pipe that nobody reads is asked, shorter than anybody waits before the next signal is SIGKILL.
+constexpr std::chrono::milliseconds last_lines{1000};
 
 std::size_t descriptor_limit() noexcept {
   rlimit limit{};
@@ -314,7 +317,13 @@ void server::serve_unready(const termination_signals& signals) {
   if (settings_.drain_delay.count() == 0) return;
   spdlog::info("not ready, accepting for {} ms yet", settings_.drain_delay.count() / 1000);
   const auto again = signal_before(signals, clock::now() + settings_.drain_delay);
-  if (again) ::_exit(128 + *again);
+  if (again) end_at_once(*again);
+}
+
+/// As the shell says it of the signal.
+void server::end_at_once(int signal) {
+  if (log_) log_->write_out(last_lines);
+  ::_exit(128 + signal);
 }
 
 void server::drain(const termination_signals& signals) {
@@ -343,7 +352,7 @@ void server::drain(const termination_signals& signals) {
       all_know = http_->closed();
       http_->interrupt_connections();
     }
-    if (const auto again = signal_within(signals, drain_step)) ::_exit(128 + *again);
+    if (const auto again = signal_within(signals, drain_step)) end_at_once(*again);
     look_after();
   }
   grpc_end.join();

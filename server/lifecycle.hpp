@@ -63,7 +63,8 @@ class server {
   /// ready.
   void wait(const termination_signals& signals);
 
-  /// Steps 1 to 4. A signal that comes meanwhile ends the process at once.
+  /// Steps 1 to 4. A signal that comes meanwhile ends the process at once, but for what the access
+  /// log holds.
   void drain(const termination_signals& signals);
 
  private:
@@ -83,6 +84,7 @@ class server {
   std::optional<int> signal_before(const termination_signals& signals,
                                    std::chrono::steady_clock::time_point end);
   void serve_unready(const termination_signals& signals);
+  [[noreturn]] void end_at_once(int signal);
   void look_after();
   [[nodiscard]] bool http_has_ended() const noexcept;
 

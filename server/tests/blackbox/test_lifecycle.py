@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from harness import FLAGS, NATIVE, PATIENCE, SERVER, Reader, Server, executor_flags, read_response, until
+from harness import FLAGS, NATIVE, PATIENCE, SERVER, Reader, Server, executor_flags, is_silent, read_response, until
 
 READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -30,12 +30,7 @@ def refused(address):
 
 def has_ended(s):
     """Whether the other side has closed, and nothing is left to read."""
-    try:
-        return s.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-    except BlockingIOError:
-        return False
-    except ConnectionResetError:
-        return True
+    return not is_silent(s, 0) and s.recv(1, socket.MSG_PEEK) == b""
 
 
 class Lifecycle(unittest.TestCase):
