@@ -258,10 +258,12 @@ void server::write_metrics(std::string& to) const {
     now.connections = http_->connections();
     now.accepted = http_->accepted();
     now.refused = http_->refused();
+    now.made_room = http_->made_room();
   }
   if (grpc_) now.grpc = grpc_->statistics();
   if (grpc_) now.grpc_connections = grpc_->connections();
   if (grpc_) now.grpc_refused = grpc_->refused();
+  if (grpc_) now.grpc_made_room = grpc_->made_room();
   if (const pool* const ours = runtime_->workers_of_ours()) {
     now.pool = ours->statistics();
     if (settings_.queue_age_max.count() != 0) now.queue_age = ours->queue_age(clock::now());

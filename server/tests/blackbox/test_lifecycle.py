@@ -219,7 +219,9 @@ class Lifecycle(unittest.TestCase):
         server = self.serve("--connections-max", "1000", "--backlog", "65535", before=few)
         sockets = [server.connect() for _ in range(51)]
         for s in sockets:
-            s.sendall(READYZ)
+            s.sendall(READYZ[:10])  # not idle, so that nobody gets its place
+        for s in sockets:
+            s.sendall(READYZ[10:])
         self.assertEqual(sorted(read_response(s).status for s in sockets), [200] * 50 + [503])
         for s in sockets:
             s.close()
@@ -237,7 +239,9 @@ class Lifecycle(unittest.TestCase):
         sockets = [server.connect() for _ in range(each + 1)]
         self.addCleanup(lambda: [s.close() for s in sockets])
         for s in sockets:
-            s.sendall(READYZ)
+            s.sendall(READYZ[:10])  # not idle, so that nobody gets its place
+        for s in sockets:
+            s.sendall(READYZ[10:])
         self.assertEqual(sorted(read_response(s).status for s in sockets), [200] * each + [503])
         if NATIVE:
             host, port = server.grpc_address.split(":")
