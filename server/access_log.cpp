@@ -224,6 +224,13 @@ void access_log::reopen() noexcept {
   woken_.notify_one();
 }
 
+void access_log::write_out(std::chrono::milliseconds patience) noexcept {
+  std::unique_lock guard(lock_);
+  stop_ = true;
+  woken_.notify_all();
+  woken_.wait_for(guard, patience, [this] { return has_ended_; });
+}
+
 access_log_counts access_log::counts() const {
   const std::lock_guard guard(lock_);
   access_log_counts sum{.written = written_, .dropped = dropped_};
@@ -259,6 +266,8 @@ void access_log::run() {
     if (anew) open_again();
     guard.lock();
   }
+  has_ended_ = true;
+  woken_.notify_all();
 }
 
 void access_log::look_at_file() noexcept {

@@ -64,6 +64,9 @@ class access_log {
   /// Any thread: what is noted from now on goes to a file of that name, though the present one has
   /// been renamed. Nothing is lost; where it cannot be opened the present one goes on.
   void reopen() noexcept;
+  /// Any thread, where the process ends without the destructor: what has been noted is written,
+  /// which is waited for until `patience` is over. Nothing is written afterwards.
+  void write_out(std::chrono::milliseconds patience) noexcept;
   /// Any thread.
   [[nodiscard]] access_log_counts counts() const;
 
@@ -92,6 +95,7 @@ class access_log {
   bool at_once_ = false;  // the writer does not wait for more
   bool reopen_ = false;
   bool stop_ = false;
+  bool has_ended_ = false;  // the writer
   std::uint64_t written_ = 0;
   std::uint64_t dropped_ = 0;
 

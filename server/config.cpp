@@ -146,8 +146,9 @@ void add_flags(CLI::App& app, config& to) {
                    "Connections that wait to be accepted; an inherited socket has its own");
   listening.number(
       "--connections-max", to.connections_max, 1, 1'000'000,
-      "HTTP connections at once, no more than the descriptors allow; above: 503. As many again of "
-      "native gRPC on a port of its own; above: closed",
+      "HTTP connections at once, and as many again of native gRPC on a port of its own; no more "
+      "than the descriptors allow, of which two ports get half each. Above, the longest idle makes "
+      "room; where none is, HTTP gets 503, and gRPC is closed",
       "what the descriptors allow, at most 65536");
 
   group workers(app, "Workers");

@@ -22,6 +22,9 @@ namespace {
 using clock = std::chrono::steady_clock;
 
 constexpr std::size_t connections_default_max = 65536;
+/// For the access log's last lines, where a second signal ends the process. A guess: longer than a
+/// pipe that nobody reads is asked, shorter than anybody waits before the next signal is SIGKILL.
+constexpr std::chrono::milliseconds last_lines{1000};
 
 std::size_t descriptor_limit() noexcept {
   rlimit limit{};
@@ -29,14 +32,15 @@ std::size_t descriptor_limit() noexcept {
   return limit.rlim_cur;
 }
 
-/// On each port: more would wait without an answer for descriptors that others give back, as they
-/// may yet where two ports are full.
-std::size_t connections_max(const config& settings) noexcept {
+/// On each of `ports` whose connections are ours: more would wait without an answer for descriptors
+/// that others give back.
+std::size_t connections_max(const config& settings, std::size_t ports) noexcept {
   const std::size_t limit = descriptor_limit();
   const std::size_t free =
       limit > 2 * descriptors_reserved ? limit - descriptors_reserved : limit / 2;
-  return std::min(
-      free, settings.connections_max > 0 ? settings.connections_max : connections_default_max);
+  return std::min(free / std::max<std::size_t>(ports, 1), settings.connections_max > 0
+                                                              ? settings.connections_max
+                                                              : connections_default_max);
 }
 
 /// What the kernel cuts each listener's backlog to; none, where it does not say.
@@ -52,13 +56,15 @@ bool has_connections(const config& settings, const inherited_sockets& given) {
 }
 
 /// Limits that are lower than what was asked for. gRPC C++ and inherited sockets have backlogs of
-/// their own.
-void log_what_is_cut(const config& settings, const inherited_sockets& given) {
-  if (has_connections(settings, given) && settings.connections_max > connections_max(settings)) {
+/// their own. `ports`: those whose connections are ours.
+void log_what_is_cut(const config& settings, const inherited_sockets& given, std::size_t ports) {
+  const std::size_t connections = connections_max(settings, ports);
+  if (ports > 0 && settings.connections_max > connections) {
     spdlog::warn(
-        "--connections-max {}: only {}, as no more than {} descriptors may be open; raise the hard "
-        "limit of RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)",
-        settings.connections_max, connections_max(settings), descriptor_limit());
+        "--connections-max {}: only {}{}, as no more than {} descriptors may be open; raise the "
+        "hard limit of RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)",
+        settings.connections_max, connections, ports > 1 ? " on each port" : "",
+        descriptor_limit());
   }
   const bool http = !given.http && !settings.http_listen.empty();
   const bool grpc =
@@ -141,7 +147,7 @@ server::server(const config& settings, service_manager manager, inherited_socket
   service_.write_metrics = [this](std::string& to) { write_metrics(to); };
   service_.describe_stall = [this](std::string& to) { stalls_.describe(to); };
   if (!settings_.access_log.file.empty()) log_.emplace(settings_.access_log);
-  if (given_.http || !settings_.http_listen.empty()) bind_http();
+  if (has_http_port()) bind_http();
   if (given_.grpc || !settings_.grpc_listen.empty()) start_grpc();
   if (http_) start_http();
   log_start();
@@ -163,6 +169,18 @@ void server::bind_http() {
   } catch (const std::exception& error) {
     refuse_address("--http-listen", given_.http, settings_.http_listen, error);
   }
+}
+
+/// Of those whose connections are ours.
+bool server::has_http_port() const {
+  return given_.http || !settings_.http_listen.empty();
+}
+bool server::has_grpc_port() const {
+  return settings_.grpc_by == grpc_kind::native && !is_one_address() &&
+         (given_.grpc || !settings_.grpc_listen.empty());
+}
+std::size_t server::ports() const {
+  return std::size_t{has_http_port()} + std::size_t{has_grpc_port()};
 }
 
 /// Native gRPC is served on the HTTP port anyway.
@@ -191,7 +209,7 @@ void server::start_http() {
                                        .queue_age = queue_age_,
                                        .http2 = *http2_context_,
                                        .log = log_ ? &*log_ : nullptr});
-  http_->start(*http_context_, connections_max(settings_));
+  http_->start(*http_context_, connections_max(settings_, ports()));
 }
 
 void server::start_grpc() {
@@ -204,8 +222,8 @@ void server::start_grpc() {
     if (settings_.grpc_by == grpc_kind::native) {
       grpc_ = std::make_unique<native::server>(
           *runtime_, is_one_address() ? nullptr : listen(given_.grpc, settings_.grpc_listen),
-          connections_max(settings_), service_, metrics_, settings_.http2, settings_.native,
-          log_ ? &*log_ : nullptr, &queue_age_);
+          connections_max(settings_, ports()), service_, metrics_, settings_.http2,
+          settings_.native, log_ ? &*log_ : nullptr, &queue_age_);
     } else {
       grpc_ = std::make_unique<grpc_server>(runtime_->workers(), settings_.grpc, service_);
     }
@@ -218,11 +236,13 @@ void server::log_start() const {
   const runtime_facts facts = runtime_->facts();
   spdlog::log(facts.reactor.refused ? spdlog::level::warn : spdlog::level::info, "reactor {}: {}",
               metrics::name_of(facts.reactor.kind), facts.reactor.note);
-  spdlog::info(
-      "bwos-server {}: executor {}, {} workers, {} descriptors, {} HTTP connections at most",
-      version(), name_of(facts.kind), settings_.workers, descriptor_limit(),
-      connections_max(settings_));
-  log_what_is_cut(settings_, given_);
+  const std::string each = ", " + std::to_string(connections_max(settings_, ports()));
+  std::string most;
+  if (has_http_port()) most += each + " HTTP connections at most";
+  if (has_grpc_port()) most += each + " gRPC connections at most";
+  spdlog::info("bwos-server {}: executor {}, {} workers, {} descriptors{}", version(),
+               name_of(facts.kind), settings_.workers, descriptor_limit(), most);
+  log_what_is_cut(settings_, given_, ports());
 }
 
 std::string server::addresses() const {
@@ -240,10 +260,12 @@ void server::write_metrics(std::string& to) const {
     now.connections = http_->connections();
     now.accepted = http_->accepted();
     now.refused = http_->refused();
+    now.made_room = http_->made_room();
   }
   if (grpc_) now.grpc = grpc_->statistics();
   if (grpc_) now.grpc_connections = grpc_->connections();
   if (grpc_) now.grpc_refused = grpc_->refused();
+  if (grpc_) now.grpc_made_room = grpc_->made_room();
   if (const pool* const ours = runtime_->workers_of_ours()) {
     now.pool = ours->statistics();
     if (settings_.queue_age_max.count() != 0) now.queue_age = ours->queue_age(clock::now());
@@ -299,7 +321,13 @@ void server::serve_unready(const termination_signals& signals) {
   if (settings_.drain_delay.count() == 0) return;
   spdlog::info("not ready, accepting for {} ms yet", settings_.drain_delay.count() / 1000);
   const auto again = signal_before(signals, clock::now() + settings_.drain_delay);
-  if (again) ::_exit(128 + *again);
+  if (again) end_at_once(*again);
+}
+
+/// As the shell says it of the signal.
+void server::end_at_once(int signal) {
+  if (log_) log_->write_out(last_lines);
+  ::_exit(128 + signal);
 }
 
 void server::drain(const termination_signals& signals) {
@@ -330,7 +358,7 @@ void server::drain(const termination_signals& signals) {
       all_know = http_->closed();
       http_->interrupt_connections();
     }
-    if (const auto again = signal_within(signals, drain_step)) ::_exit(128 + *again);
+    if (const auto again = signal_within(signals, drain_step)) end_at_once(*again);
     look_after();
   }
   grpc_end.join();

@@ -64,7 +64,8 @@ class server {
   /// ready.
   void wait(const termination_signals& signals);
 
-  /// Steps 1 to 4. A signal that comes meanwhile ends the process at once.
+  /// Steps 1 to 4. A signal that comes meanwhile ends the process at once, but for what the access
+  /// log holds.
   void drain(const termination_signals& signals);
 
  private:
@@ -74,6 +75,9 @@ class server {
   void start_grpc();
   void start_http();
   [[nodiscard]] bool is_one_address() const;
+  [[nodiscard]] bool has_http_port() const;
+  [[nodiscard]] bool has_grpc_port() const;
+  [[nodiscard]] std::size_t ports() const;
   void log_start() const;
   void write_metrics(std::string& to) const;
   std::optional<int> signal_within(const termination_signals& signals,
@@ -81,6 +85,7 @@ class server {
   std::optional<int> signal_before(const termination_signals& signals,
                                    std::chrono::steady_clock::time_point end);
   void serve_unready(const termination_signals& signals);
+  [[noreturn]] void end_at_once(int signal);
   void look_after();
   [[nodiscard]] bool http_has_ended() const noexcept;
 

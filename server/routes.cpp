@@ -58,7 +58,7 @@ response handle(route where, const request& what, const service& server, std::st
       // Not an empty body: a peer that does not say may have meant to send one.
       return what.length_known ? handlers::echo(what) : error_response(status::length_required);
     case route::help:
-      return handlers::help();
+      return handlers::help(server.work_us_max > 0, scratch);
     case route::work:
       return handlers::work(what.query, server.work_us_max, scratch);
     case route::healthz:

@@ -45,6 +45,8 @@ class http_listener {
   [[nodiscard]] virtual std::size_t connections() const noexcept = 0;  ///< Open now.
   [[nodiscard]] virtual std::size_t accepted() const noexcept = 0;
   [[nodiscard]] virtual std::size_t refused() const noexcept = 0;
+  /// Ever: idle ones that were ended for others, where it does so.
+  [[nodiscard]] virtual std::size_t made_room() const noexcept { return 0; }
 };
 
 /// What runs, for the log and /metrics.

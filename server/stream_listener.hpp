@@ -40,6 +40,7 @@ class stream_listener final : public http_listener {
   [[nodiscard]] std::size_t connections() const noexcept override { return sockets_.connections(); }
   [[nodiscard]] std::size_t accepted() const noexcept override { return sockets_.accepted(); }
   [[nodiscard]] std::size_t refused() const noexcept override { return sockets_.refused(); }
+  [[nodiscard]] std::size_t made_room() const noexcept override { return sockets_.made_room(); }
 
  private:
   listener sockets_;

@@ -274,6 +274,65 @@ TEST_P(reactor_contract, lets_a_handler_tell_those_above_the_limit_and_closes_th
   }));
 }
 
+/// Sends back what it receives. Says that it has been idle for so many seconds as the last byte is
+/// beyond '0', or that it is not: '-'. Leaves when its place is wanted; with `stays` only then when
+/// its peer does.
+task<void> idle_echo(stream peer, bool stays) {
+  char last = '-';
+  for (;;) {  // ends with the peer
+    if (last == '-') {
+      peer.timeout(60s);
+    } else {
+      peer.idle(steady::now() - std::chrono::seconds(last - '0'), steady::now() + 60s);
+    }
+    const received got = co_await peer.receive();
+    if (got.error == std::errc::connection_aborted && stays) continue;
+    if (got.error || got.end()) co_return;
+    last = static_cast<char>(got.bytes.back());
+    const std::vector<std::byte> kept(got.bytes.begin(), got.bytes.end());
+    static_cast<void>(co_await peer.send(kept));
+  }
+}
+
+TEST_P(reactor_contract, makes_room_by_those_that_have_been_idle_longest) {
+  test_server server(settings(), [](stream peer) { return idle_echo(std::move(peer), false); }, 4);
+  std::deque<tcp_client> peers;
+  const auto join = [&](std::string_view how) {
+    tcp_client& made = peers.emplace_back(server.address);
+    EXPECT_TRUE(made.send(how));
+    EXPECT_EQ(made.receive(1), how);
+  };
+  for (const char* how : {"3", "9", "&", "5"}) join(how);  // '&' lies before '0'
+  for (const std::size_t longest : {1U, 3U, 0U}) {
+    join("-");
+    EXPECT_EQ(peers[longest].receive_end(), 0) << longest;
+  }
+  EXPECT_LE(tcp_client(server.address).receive_end(), 0);  // nobody has been idle for long
+  EXPECT_EQ(server.accepting.made_room(), 3U);
+  EXPECT_EQ(server.accepting.accepted(), 7U);
+  EXPECT_EQ(server.accepting.refused(), 1U);
+  for (const std::size_t left : {2U, 4U, 5U, 6U}) {
+    ASSERT_TRUE(peers[left].send("x"));
+    EXPECT_EQ(peers[left].receive(1), "x") << left;
+  }
+}
+
+TEST_P(reactor_contract, lets_few_in_beyond_the_limit_while_those_asked_to_leave_stay) {
+  test_server server(settings(), [](stream peer) { return idle_echo(std::move(peer), true); }, 40);
+  std::deque<tcp_client> peers;
+  for (int i = 0; i < 40; ++i) {
+    tcp_client& made = peers.emplace_back(server.address);
+    ASSERT_TRUE(made.send("9"));
+    ASSERT_EQ(made.receive(1), "9");
+  }
+  for (int i = 0; i < 60; ++i) peers.emplace_back(server.address);
+  const listener& in = server.accepting;
+  EXPECT_TRUE(eventually([&] { return in.accepted() + in.refused() == 100; }));
+  EXPECT_GT(in.accepted(), 40U);
+  EXPECT_LE(in.accepted(), 40 + listener::leaving_max);
+  EXPECT_EQ(in.made_room(), in.accepted() - 40);
+}
+
 TEST_P(reactor_contract, an_inherited_socket_goes_on_listening_when_its_listener_closes) {
   const int held = bind_and_listen("127.0.0.1:0", 100);
   const std::string address = local_address(held);

@@ -126,5 +126,22 @@ TEST_F(descriptor_handshake, lets_a_peer_that_half_closed_be_sent_to) {
             std::uint32_t{descriptor::hangup | descriptor::readable | descriptor::writable});
 }
 
+TEST_F(descriptor_handshake, only_who_waits_to_receive_and_has_nothing_else_is_told_to_leave) {
+  sleeper runner;
+  EXPECT_EQ(socket.tell_unwanted(), nullptr);
+  ASSERT_TRUE(socket.wait(descriptor::waiting_out, runner));
+  EXPECT_EQ(socket.tell_unwanted(), nullptr);
+  EXPECT_EQ(socket.notify(descriptor::writable), &runner);
+  socket.consume(descriptor::writable);
+  EXPECT_EQ(socket.notify(descriptor::readable), nullptr);
+  EXPECT_EQ(socket.tell_unwanted(), nullptr);
+  socket.consume(descriptor::readable);
+  ASSERT_TRUE(socket.wait(descriptor::waiting_in, runner));
+  EXPECT_EQ(socket.tell_unwanted(), &runner);
+  EXPECT_EQ(socket.tell_unwanted(), nullptr);
+  EXPECT_EQ(socket.notify(descriptor::readable), nullptr);  // comes to nobody twice
+  EXPECT_EQ(socket.look(), descriptor::unwanted | descriptor::readable);
+}
+
 }  // namespace
 }  // namespace bwos

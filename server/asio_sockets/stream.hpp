@@ -122,6 +122,8 @@ class stream {
   awaitable<sent> send(std::span<const std::byte> bytes);
   sent try_send(std::span<const std::byte> bytes) noexcept;
   void deadline(clock::time_point when) noexcept { state_->deadline_ = when; }
+  /// Whose listener makes no room.
+  void idle(clock::time_point /*since*/, clock::time_point until) noexcept { deadline(until); }
   void shutdown_send() noexcept;
   void reset_on_close() noexcept;
   /// Nothing that runs here ends elsewhere.

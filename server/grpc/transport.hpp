@@ -42,6 +42,8 @@ class grpc_transport {
   [[nodiscard]] virtual std::optional<std::size_t> connections() const noexcept { return {}; }
   /// Ever, by --connections-max or for lack of memory, where it is known. Any thread.
   [[nodiscard]] virtual std::optional<std::size_t> refused() const noexcept { return {}; }
+  /// Ever: idle ones that were ended for others, where refused() is known. Any thread.
+  [[nodiscard]] virtual std::size_t made_room() const noexcept { return 0; }
   /// Any thread.
   [[nodiscard]] virtual grpc_statistics statistics() const noexcept = 0;
 };

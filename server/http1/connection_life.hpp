@@ -183,8 +183,8 @@ template <class Sockets>
 next connection<Sockets>::take_first(const received& got) {
   const bool fresh = kept_.empty();
   if (fresh && got.bytes.empty()) return got.error ? take_error(got.error) : take_end();
-  if (got.error == std::errc::operation_canceled) {
-    return next::receive;  // a drain: the deadline is near enough
+  if (got.error == std::errc::operation_canceled || got.error == std::errc::connection_aborted) {
+    return next::receive;  // a drain, or somebody waits for room: the deadline is near enough
   }
   kept_.append(text_in(got));
   const std::string_view begun = std::string_view(kept_).substr(0, http2_preface.size());
@@ -235,6 +235,7 @@ next connection<Sockets>::take_error(std::error_code error) {
     }
     return next::receive;
   }
+  if (error == std::errc::connection_aborted && !is_idle()) return next::receive;
   if (error != std::errc::timed_out) return next::close;  // reset by the peer, or it is unreachable
   if (leaving_ && is_idle()) return next::close;
   metrics::slot& counters = shared_.metrics.here();
@@ -367,7 +368,7 @@ next connection<Sockets>::take_sent(const sent& what, next then) {
   // Time spent sending is not the peer's idleness, but a request that has begun goes on being
   // waited for.
   set_deadline(clock::now(), is_idle());
-  socket_.deadline(deadline_);
+  if (!is_idle()) socket_.deadline(deadline_);
   return then;
 }
 
@@ -380,7 +381,11 @@ void connection<Sockets>::set_deadline(clock::time_point now, bool progress) noe
   if (waits_for_ == parser::phase::header) timeout = shared_.limits.header_timeout;
   if (waits_for_ == parser::phase::body) timeout = shared_.limits.body_timeout;
   deadline_ = now + timeout + clock_lag;
-  socket_.deadline(deadline_);
+  if (is_idle()) {
+    socket_.idle(now, deadline_);
+  } else {
+    socket_.deadline(deadline_);
+  }
 }
 
 // Coroutines.

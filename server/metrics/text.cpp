@@ -7,6 +7,8 @@
 namespace bwos::server::metrics {
 namespace {
 
+constexpr std::string_view made_room_help = "Idle connections ended for others: --connections-max.";
+
 template <class Number>
 void add_number(std::string& to, Number value) {
   std::array<char, 32> digits;
@@ -99,6 +101,7 @@ void write_http(std::string& to, const snapshot& what) {
   single(to, "bwos_http_accepted_total", "counter", "Connections accepted.", what.accepted);
   single(to, "bwos_http_refused_total", "counter", "Connections refused: --connections-max.",
          what.refused);
+  single(to, "bwos_http_made_room_total", "counter", made_room_help, what.made_room);
 }
 
 void write_grpc(std::string& to, const grpc_statistics& grpc) {
@@ -182,6 +185,7 @@ void write_text(std::string& to, const snapshot& what) {
   if (what.grpc_refused) {
     single(to, "bwos_grpc_refused_total", "counter", "Connections refused: --connections-max.",
            *what.grpc_refused);
+    single(to, "bwos_grpc_made_room_total", "counter", made_room_help, what.grpc_made_room);
   }
   if (what.pool) write_pool(to, *what.pool);
   if (what.asio_lane_run) {

@@ -22,10 +22,12 @@ struct snapshot {
   std::uint64_t connections = 0;
   std::uint64_t accepted = 0;
   std::uint64_t refused = 0;
+  std::uint64_t made_room = 0;
   std::optional<std::chrono::milliseconds> queue_age;  ///< Where it is measured.
   std::optional<grpc_statistics> grpc;
   std::optional<std::uint64_t> grpc_connections;  ///< Where native.
   std::optional<std::uint64_t> grpc_refused;      ///< Where native.
+  std::uint64_t grpc_made_room = 0;               ///< Likewise.
   std::optional<pool_statistics> pool;            ///< Where one of ours is what runs.
   std::optional<std::uint64_t> asio_lane_run;     ///< Where there is such a lane.
   std::optional<access_log_counts> access_log;    ///< Where there is one.

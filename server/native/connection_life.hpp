@@ -92,8 +92,9 @@ class connection : public connection_base<Sockets> {
   std::string kept_;
   peer peer_;
   clock::time_point deadline_;
-  int unheard_turns_ = 0;   // since it was last listened to
-  bool has_ended_ = false;  // the peer sends no more; what it has sent is answered yet
+  clock::time_point idle_since_;  // what the socket was told with deadline_
+  int unheard_turns_ = 0;         // since it was last listened to
+  bool has_ended_ = false;        // the peer sends no more; what it has sent is answered yet
 };
 
 template <class Sockets>
@@ -108,6 +109,10 @@ next connection<Sockets>::take(const received& got) {
   unheard_turns_ = 0;
   if (got.error == std::errc::operation_canceled || got.error == std::errc::timed_out) {
     peer_.look(clock::now());
+    return flush(this_output());
+  }
+  if (got.error == std::errc::connection_aborted) {  // others wait for its place
+    peer_.make_way();
     return flush(this_output());
   }
   if (got.end() && peer_.has_left()) {  // it has half-closed: what it sent before is answered yet
@@ -205,9 +210,15 @@ void connection<Sockets>::count_bytes(const sent& what) const {
 template <class Sockets>
 void connection<Sockets>::set_deadline() noexcept {
   const clock::time_point wanted = peer_.deadline();
-  if (wanted == deadline_) return;
+  const clock::time_point since = peer_.idle_since();
+  if (wanted == deadline_ && since == idle_since_) return;
   deadline_ = wanted;
-  socket_.deadline(wanted);
+  idle_since_ = since;
+  if (since == clock::time_point::max()) {
+    socket_.deadline(wanted);
+  } else {
+    socket_.idle(since, wanted);
+  }
 }
 
 /// `first`: what was received before it was known to be HTTP/2.

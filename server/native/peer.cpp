@@ -461,6 +461,16 @@ peer::clock::time_point peer::deadline() const noexcept {
   return first;
 }
 
+peer::clock::time_point peer::idle_since() const noexcept {
+  const bool is_idle =
+      session_.streams() == 0 && !session_.in_header() && left() == http2::requests::rest::nothing;
+  return is_idle ? idle_since_ : clock::time_point::max();
+}
+
+void peer::make_way() {
+  if (idle_since() != clock::time_point::max()) session_.end(h2::error::none);
+}
+
 void peer::lost() noexcept {
   ready_.clear();
   ready_now_.clear();

@@ -85,6 +85,10 @@ class peer final : h2::application {
   [[nodiscard]] bool pull(http1::byte_buffer& to);
   /// When look() is wanted at the latest.
   [[nodiscard]] clock::time_point deadline() const noexcept;
+  /// Since when no stream has been open; the last of times: one is, or begins.
+  [[nodiscard]] clock::time_point idle_since() const noexcept;
+  /// Others want the connection's place: it ends, if it is idle yet.
+  void make_way();
   /// Nothing more to receive or to send.
   [[nodiscard]] bool is_over() const noexcept { return session_.is_over(); }
   /// The connection has ended: every call is cancelled. What runs goes on until it ends.

@@ -37,6 +37,9 @@ class server final : public grpc_transport {
   [[nodiscard]] std::optional<std::size_t> refused() const noexcept override {
     return listener_ ? listener_->refused() : 0;
   }
+  [[nodiscard]] std::size_t made_room() const noexcept override {
+    return listener_ ? listener_->made_room() : 0;
+  }
   [[nodiscard]] grpc_statistics statistics() const noexcept override;
 
  private:

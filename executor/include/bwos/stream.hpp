@@ -27,8 +27,9 @@ struct descriptor;
 /// What a receive gave: bytes, or the peer's end (no bytes, no error), or an error.
 struct received {
   std::span<const std::byte> bytes;
-  std::error_code error;  ///< timed_out (the deadline passed), operation_canceled (interrupt()), or
-                          ///< the socket's own.
+  std::error_code error;  ///< timed_out (the deadline passed), operation_canceled (interrupt()),
+                          ///< connection_aborted (idle(), and its place is wanted), or the
+                          ///< socket's own.
   [[nodiscard]] bool end() const noexcept { return bytes.empty() && !error; }
 };
 
@@ -89,6 +90,10 @@ class stream {
   /// The same, counted from now.
   void timeout(std::chrono::milliseconds after) noexcept { deadline(clock::now() + after); }
   void no_deadline() noexcept;
+  /// As deadline(until), of a connection on which nothing has been open `since` then. Where its
+  /// listener is full, a wait that finds no bytes may end with std::errc::connection_aborted: it
+  /// had better be closed, as others want its place. Until the deadline is set anew.
+  void idle(clock::time_point since, clock::time_point until) noexcept;
 
   /// Half-close: the peer sees our end, we still receive.
   void shutdown_send() noexcept;
@@ -186,6 +191,13 @@ class listener {
  public:
   using handler = std::function<task<void>(stream)>;
 
+  /// Who has been idle for less is not asked to leave: a peer between two requests, or one that has
+  /// just come. A guess.
+  static constexpr std::chrono::milliseconds idle_min{1000};
+  /// Connections above the limit that wait for others to leave. A guess: few beside the descriptors
+  /// that a process leaves free.
+  static constexpr std::size_t leaving_max = 32;
+
   /// Binds and listens at `address` ("127.0.0.1:8080", "[::1]:0"); throws std::system_error,
   /// std::invalid_argument.
   listener(pool& where, const std::string& address, int backlog);
@@ -205,7 +217,9 @@ class listener {
 
   /// Starts accepting, once; each connection's task starts on the accepting worker, after its
   /// socket has been registered, and goes on wherever its bytes arrive. join() waits for the
-  /// listener and for these tasks. At most `connections_max` at once. Those above are refused: they
+  /// listener and for these tasks. At most `connections_max` at once. One above is let in where
+  /// another, idle() for idle_min or more, is asked to leave in its place, the longest idle first;
+  /// until those have left there are up to `leaving_max` more. The others are refused: they
   /// go to `on_refused`, which may tell them so, but at most `refusals_max` of them at once; those
   /// above that are closed at once, as all are by default. An exception that escapes a task is
   /// std::terminate.
@@ -219,7 +233,9 @@ class listener {
   [[nodiscard]] std::size_t connections() const noexcept;  ///< Open now, without those refused.
   [[nodiscard]] std::size_t accepted() const noexcept;  ///< Ever accepted, without those refused.
   [[nodiscard]] std::size_t refused() const noexcept;   ///< Ever: by connections_max, or no memory.
-  [[nodiscard]] bool closed() const noexcept;           ///< The listening socket is closed.
+  /// Ever: those that were asked to leave because they were idle.
+  [[nodiscard]] std::size_t made_room() const noexcept;
+  [[nodiscard]] bool closed() const noexcept;  ///< The listening socket is closed.
 
   /// Any thread: ends the pending receive of each of its connections, refused ones too, or else the
   /// next one, with operation_canceled; those after that wait again.

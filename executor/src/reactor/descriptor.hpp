@@ -7,8 +7,8 @@
 // any number, any thread.
 //
 // STATE. One word of bits. readable, writable, hangup, expired, interrupted: what happened and was
-// not consumed yet. waiting_in, waiting_out: the runner is suspended and `waiter` is its
-// continuation.
+// not consumed yet; unwanted: somebody wants its place. waiting_in, waiting_out: the runner is
+// suspended and `waiter` is its continuation.
 //
 // INVARIANTS
 // D1  The runner suspends only by a CAS from a word without any bit that would end its wait:
@@ -22,6 +22,8 @@
 // D4  `deadline_ms` only moves later by a plain store; earlier only under the timer lock, with the
 //     entry re-armed. So the entry is always due no later than the word, or the deadline has been
 //     notified.
+// D5  `unwanted` is set only in the CAS that ends a wait of waiting_in by it: who is told to leave
+//     waited, and had nothing else to look at. Bytes that come nevertheless take it back.
 // Test: descriptor_test.cpp, contract_reactor.hpp
 #pragma once
 
@@ -45,6 +47,7 @@ struct descriptor {
     interrupted = 16,
     waiting_in = 32,
     waiting_out = 64,
+    unwanted = 128,  ///< Its listener has others that want its place.
     ends_in = readable | hangup | expired | interrupted,
     ends_out = writable | expired,  // not hangup: a peer that has half-closed may still read
   };
@@ -94,6 +97,20 @@ struct descriptor {
     return true;
   }
 
+  /// Tells a runner that waits to receive, and has nothing else to look at, to leave. Returns the
+  /// waiter as notify() does; null: it does not wait so.
+  [[nodiscard]] continuation* tell_unwanted() noexcept {
+    // [descriptor.tell.look] relaxed: the CAS decides. Partner: [descriptor.tell].
+    std::uint32_t seen = state.load(std::memory_order_relaxed);
+    do {
+      if ((seen & waiting_in) == 0 || (seen & ends_in) != 0) return nullptr;
+      // [descriptor.tell] acq_rel: acquire for the waiter's frame, stored before the wait began;
+      // release as all that resumes a runner. Partner: [descriptor.wait].
+    } while (!state.compare_exchange_weak(seen, (seen & ~std::uint32_t{waiting_in}) | unwanted,
+                                          std::memory_order_acq_rel, std::memory_order_relaxed));
+    return waiter;
+  }
+
   [[nodiscard]] std::uint32_t look() const noexcept {
     // [descriptor.look] acquire: what a notifier did before is seen with its bit. Partner:
     // [descriptor.notify].
@@ -113,6 +130,7 @@ struct descriptor {
     fd = socket;
     more = ending = is_shared = false;
     waiter = nullptr;
+    store_idle_since(wheel::never);
     // [descriptor.reset] release: a notifier with a late event of the former socket sees a whole
     // descriptor. Partner: [descriptor.notify].
     state.store(0, std::memory_order_release);
@@ -130,6 +148,17 @@ struct descriptor {
     deadline_ms.store(when_ms, std::memory_order_relaxed);
   }
 
+  [[nodiscard]] std::int64_t idle_since() const noexcept {
+    // [descriptor.idle.read] relaxed: a guess, whose connection says itself whether it holds.
+    // Partner: [descriptor.idle.store].
+    return idle_since_ms.load(std::memory_order_relaxed);
+  }
+  void store_idle_since(std::int64_t since_ms) noexcept {
+    // [descriptor.idle.store] relaxed: publishes nothing but itself. Partner:
+    // [descriptor.idle.read].
+    idle_since_ms.store(since_ms, std::memory_order_relaxed);
+  }
+
   std::atomic<std::uint32_t> state{0};
   int fd = -1;
   /// Runner's: the socket is owed a look without a new notification, as the last receive filled its
@@ -143,6 +172,8 @@ struct descriptor {
   continuation* waiter = nullptr;
   /// Milliseconds of steady_clock. Written by the runner, read by whoever fires (D4).
   std::atomic<std::int64_t> deadline_ms{wheel::never};
+  /// The same; wheel::never: something is open on it. Written by the runner, read by its listener.
+  std::atomic<std::int64_t> idle_since_ms{wheel::never};
   struct deadline_timer : timer_entry {
     explicit deadline_timer(descriptor& of) noexcept : timer_entry(&on_due), socket(of) {}
     static void on_due(timer_entry& self) noexcept;  // under the timer lock

@@ -65,9 +65,9 @@ descriptor* reactor::take_descriptor(int fd, const void* accepted_by) noexcept {
     free_.pop_back();
   } else {
     try {
+      // First, so that recycle() cannot fail, and that what fails here leaves nothing behind.
+      if (free_.capacity() <= slab_.size()) free_.reserve(2 * (slab_.size() + 1));
       slab_.push_back(make_descriptor());
-      if (free_.capacity() < slab_.size())
-        free_.reserve(2 * slab_.size());  // recycle() cannot fail
     } catch (const std::bad_alloc&) {
       errno = ENOMEM;
       return nullptr;

@@ -3,11 +3,16 @@
 #include <netinet/tcp.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <bwos/io_threads.hpp>
 #include <bwos/pool.hpp>
 #include <bwos/stream.hpp>
 #include <bwos/timer.hpp>
+#include <functional>
+#include <limits>
+#include <new>
 #include <stdexcept>
 
 #include "base/check.hpp"
@@ -26,6 +31,49 @@ constexpr int failures_max = 256;
 /// Before a listening socket is closed, handshakes that have begun get so long to end. A guess: a
 /// round trip in a region.
 constexpr std::chrono::milliseconds last_handshakes{100};
+
+/// A full listener looks through its connections for idle ones at most so often, as others cannot
+/// come or go on the same reactor meanwhile. A guess: 65,536 take about a millisecond.
+constexpr std::chrono::milliseconds looks_apart{50};
+
+/// The connections that have been idle longest, as far as they have room here.
+class idlest {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+
+  void offer(descriptor& which, std::int64_t since_ms) noexcept {
+    if (count_ == found_.size()) {
+      if (since_ms >= found_.front().since_ms) return;
+      std::pop_heap(begin(), end(), &longer);
+      --count_;
+    }
+    found_[count_++] = {.which = &which, .since_ms = since_ms};
+    std::push_heap(begin(), end(), &longer);
+  }
+  /// Once, behind the last offer().
+  void sort() noexcept {
+    std::sort_heap(begin(), end(), &longer);
+    std::reverse(begin(), end());
+  }
+  /// The longest idle, if it still is: what ends its wait. Null: it is not.
+  continuation* take() noexcept {
+    const found& last = found_[--count_];
+    // A descriptor that was recycled has been idle for less.
+    return last.which->idle_since() == last.since_ms ? last.which->tell_unwanted() : nullptr;
+  }
+
+ private:
+  struct found {
+    descriptor* which;
+    std::int64_t since_ms;
+  };
+  static bool longer(const found& a, const found& b) noexcept { return a.since_ms < b.since_ms; }
+  found* begin() noexcept { return found_.data(); }
+  found* end() noexcept { return found_.data() + count_; }
+
+  std::array<found, listener::leaving_max> found_{};
+  std::size_t count_ = 0;
+};
 
 /// Awaits `readable`, the deadline or an interruption of a listening descriptor, and consumes them.
 class readable_operation : coroutine_waiter {
@@ -46,9 +94,9 @@ class readable_operation : coroutine_waiter {
   descriptor& socket_;
 };
 
-/// As spawn(), with an end of its own, which says work_finished().
-void start_on(io_host& where, task<void> work, end_function on_end, void* context) {
-  detail::driver_promise& root = detail::drive(std::move(work)).promise;
+/// As spawn(), with an end of its own, which says work_finished(). `root` is drive()'s.
+void start_on(io_host& where, detail::driver_promise& root, end_function on_end,
+              void* context) noexcept {
   root.on_end(on_end, context);
   where.work_started();
   where.post(root);
@@ -71,6 +119,9 @@ struct listener::state {
   bool accept_all() noexcept;
   bool is_closing(bool is_starved) noexcept;
   void place(int fd) noexcept;
+  bool make_room() noexcept;
+  void look_for_idle(std::int64_t now_ms) noexcept;
+  static detail::driver_promise* make(const handler& with, descriptor& socket) noexcept;
   home& least_loaded() noexcept;
   static void on_end(void* context) noexcept;
   static void on_refusal_end(void* context) noexcept;
@@ -103,6 +154,9 @@ struct listener::state {
   std::atomic<std::size_t> refusals_open{0};
   std::atomic<std::size_t> accepted{0};
   std::atomic<std::size_t> refused{0};
+  std::atomic<std::size_t> made_room{0};
+  idlest idle;                                                           // the accept loop's
+  std::int64_t next_look_ms = std::numeric_limits<std::int64_t>::min();  // likewise
   std::mutex lock;  // of the flags below against each other
   bool closing = false;
   bool closed = false;
@@ -154,7 +208,7 @@ void listener::start(handler on_connection, std::size_t connections_max, handler
     state_->watched = watched;
   }
   start_on(
-      state_->where, state::accept_loop(state_),
+      state_->where, detail::drive(state::accept_loop(state_)).promise,
       [](void* at) noexcept { static_cast<io_host*>(at)->work_finished(); }, &state_->where);
 }
 
@@ -182,6 +236,9 @@ std::size_t listener::accepted() const noexcept {
 }
 std::size_t listener::refused() const noexcept {
   return state_->read(state_->refused);
+}
+std::size_t listener::made_room() const noexcept {
+  return state_->read(state_->made_room);
 }
 bool listener::closed() const noexcept {
   const std::lock_guard guard(state_->lock);
@@ -261,7 +318,7 @@ listener::state::home& listener::state::least_loaded() noexcept {
 }
 
 void listener::state::place(int fd) noexcept {
-  const bool fits = read(open) < connections_max;
+  const bool fits = read(open) < connections_max || make_room();
   home& chosen = least_loaded();
   descriptor* taken = nullptr;
   if (fits || read(refusals_open) < refusals_max) {
@@ -274,15 +331,57 @@ void listener::state::place(int fd) noexcept {
     ::close(fd);
     return;
   }
+  detail::driver_promise* const root = make(fits ? on_connection : on_refused, *taken);
+  if (root == nullptr) {
+    if (fits) count(refused, 1);
+    return;
+  }
   chosen.where->count_connection(1);
   // Posted, so that a first request that is long does not keep the backlog waiting.
   if (fits) {
     count(accepted, 1);
     count(open, 1);
-    start_on(where, on_connection(stream(*taken)), &on_end, &chosen);
+    start_on(where, *root, &on_end, &chosen);
   } else {
     count(refusals_open, 1);
-    start_on(where, on_refused(stream(*taken)), &on_refusal_end, &chosen);
+    start_on(where, *root, &on_refusal_end, &chosen);
+  }
+}
+
+/// True: another will leave, as it has been idle for longest.
+bool listener::state::make_room() noexcept {
+  if (read(open) >= connections_max + leaving_max) return false;
+  const std::int64_t now = timer_service::now_ms();
+  if (idle.empty() && now >= next_look_ms) look_for_idle(now);
+  while (!idle.empty()) {
+    if (continuation* const work = idle.take()) {
+      count(made_room, 1);
+      where.post(*work);
+      return true;
+    }
+  }
+  return false;
+}
+
+void listener::state::look_for_idle(std::int64_t now_ms) noexcept {
+  next_look_ms = now_ms + looks_apart.count();
+  const std::int64_t latest = now_ms - idle_min.count();
+  // All of it by one reference, so that the std::function allocates nothing.
+  const auto look = [&](descriptor& socket) {
+    const std::int64_t since = socket.idle_since();
+    if (socket.accepted_by == this && since <= latest) idle.offer(socket, since);
+  };
+  for (const home& each : homes) each.where->for_each_open(std::ref(look));
+  idle.sort();
+}
+
+/// The coroutines of a connection, which have not begun. Null: there is no memory for them, and the
+/// socket, whose owner they would be, has been closed.
+detail::driver_promise* listener::state::make(const handler& with, descriptor& socket) noexcept {
+  try {
+    return &detail::drive(with(stream(socket))).promise;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
   }
 }
 

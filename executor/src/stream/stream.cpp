@@ -28,11 +28,18 @@ int stream::native_handle() const noexcept {
 }
 
 void stream::deadline(clock::time_point when) noexcept {
+  descriptor_->store_idle_since(wheel::never);
   descriptor_->home.set_deadline(*descriptor_, wheel::due_tick(when));
 }
 
 void stream::no_deadline() noexcept {
+  descriptor_->store_idle_since(wheel::never);
   descriptor_->home.set_deadline(*descriptor_, wheel::never);
+}
+
+void stream::idle(clock::time_point since, clock::time_point until) noexcept {
+  descriptor_->store_idle_since(wheel::now_tick(since));
+  descriptor_->home.set_deadline(*descriptor_, wheel::due_tick(until));
 }
 
 void stream::shutdown_send() noexcept {
@@ -69,8 +76,16 @@ bool stream::receive_operation::attempt(bool notified) noexcept {
   }
   // Before the deadline: bytes that came in time, to workers that had none, are not late.
   constexpr std::uint32_t ready = descriptor::readable | descriptor::hangup;
-  if ((socket_->more || (seen & ready) != 0) && socket_->home.receive(*socket_, result_))
+  if ((socket_->more || (seen & ready) != 0) && socket_->home.receive(*socket_, result_)) {
+    if ((seen & descriptor::unwanted) != 0) [[unlikely]]
+      socket_->consume(descriptor::unwanted);
     return true;
+  }
+  if ((seen & descriptor::unwanted) != 0) [[unlikely]] {
+    socket_->consume(descriptor::unwanted);
+    result_.error = std::make_error_code(std::errc::connection_aborted);
+    return true;
+  }
   if ((seen & descriptor::expired) != 0 && socket_->home.deadline_passed(*socket_)) {
     result_.error = std::make_error_code(std::errc::timed_out);
     return true;

@@ -98,6 +98,45 @@ class AccessLog(unittest.TestCase):
         self.assertEqual(server.stop(), 0, server.log)
         self.assertEqual(len(self.read(self.path)), 1000)
 
+    def test_a_second_signal_loses_no_line(self):
+        for flags in ((), ("--drain-delay", "30s")):
+            server = self.serve("--drain-idle", "20s", *flags)
+            peers = [server.connect() for _ in range(20)]
+            for s in peers:
+                s.sendall(PLAINTEXT)
+                read_response(s)
+            begun = server.connect()
+            begun.sendall(PLAINTEXT[:10])  # so that the drain does not end
+            server.signal(signal.SIGTERM)
+            until(lambda: any("draining, for" in line or "not ready" in line for line in server.log))
+            for s in peers:
+                s.sendall(PLAINTEXT)
+            for s in peers:
+                read_response(s)
+                s.close()
+            server.signal(signal.SIGTERM)
+            self.assertEqual(server.wait(), 128 + signal.SIGTERM)
+            begun.close()
+            self.assertEqual(len(self.read(self.path)), 40)
+            os.unlink(self.path)
+
+    def test_a_second_signal_does_not_wait_for_a_log_that_nobody_reads(self):
+        fifo = self.path + ".fifo"
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        server = self.serve(path=fifo)
+        with server.connect() as s, server.connect() as begun:
+            s.sendall(PLAINTEXT * 5000)  # far more lines than a pipe holds
+            answers = Reader(s)
+            for _ in range(5000):
+                answers.next()
+            begun.sendall(PLAINTEXT[:10])
+            server.signal(signal.SIGTERM)
+            until(lambda: any("draining, for" in line for line in server.log))
+            server.signal(signal.SIGTERM)
+            self.assertEqual(server.wait(), 128 + signal.SIGTERM)
+
     def test_who_is_turned_away_or_too_slow_is_in_it(self):
         server = self.serve("--connections-max", "1", "--header-timeout", "200ms")
         with server.connect() as slow:

@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine refuses: io_uring, a place for the log."""
+"""What the machine refuses: io_uring, a place for the log, memory."""
 
 import ctypes
 import os
+import resource
+import select
 import struct
 import unittest
 
-from harness import Server, read_response
+from harness import SERVER, Server, read_response, until
 
 PLAINTEXT = b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def is_sanitized():
+    with open(SERVER, "rb") as file:
+        program = file.read()
+    return b"__asan_init" in program or b"__tsan_init" in program
 
 
 def refuse_io_uring():
@@ -101,6 +109,48 @@ class Faults(unittest.TestCase):
             self.check_it_serves_without_a_log(stderr=replaced, before=lambda: os.close(2))
             server = self.serve(stderr=replaced, before=lambda: os.close(2))
         self.assertEqual(os.readlink(f"/proc/{server.process.pid}/fd/2"), os.devnull)
+        self.assertEqual(server.stop(), 0)
+
+    def no_more_memory(self, server):
+        """From here on, until the limit is lifted, its heap grows no more: returns how to lift it."""
+        with open(f"/proc/{server.process.pid}/status", encoding="ascii") as file:
+            data = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmData:"))
+        before = resource.prlimit(server.process.pid, resource.RLIMIT_DATA, (data, resource.RLIM_INFINITY))
+        return lambda: resource.prlimit(server.process.pid, resource.RLIMIT_DATA, before)
+
+    @unittest.skipIf(is_sanitized(), "a sanitizer's own memory ends with the process's")
+    def test_no_memory_for_a_connection_refuses_it_and_the_others_live(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        server = self.serve("--idle-timeout", "10m", "--workers", "1")  # whose buffers the first request makes
+        kept = [server.connect() for _ in range(8)]
+        more = []
+        self.addCleanup(lambda: [s.close() for s in kept + more])
+        for s in kept:
+            s.sendall(PLAINTEXT)
+            self.assertEqual(read_response(s).status, 200)
+        # What is kept of connections by their number has room for more than come below, before their memory runs out.
+        for s in [server.connect() for _ in range(600)]:
+            s.close()
+        server.until_metric("bwos_http_connections", len(kept) + 1)
+        self.assertEqual(server.metrics()["bwos_http_refused_total"], 0)
+        lift = self.no_more_memory(server)
+        ended = select.poll()
+
+        def some_are_refused():
+            for _ in range(100):
+                more.append(server.connect())
+                ended.register(more[-1], select.POLLIN)
+            return ended.poll(100)
+
+        until(some_are_refused)
+        for s in kept:
+            s.sendall(PLAINTEXT)
+            self.assertEqual(read_response(s).body, b"Hello, World!")
+        lift()
+        self.assertEqual(self.ask(server).status, 200)
+        self.assertGreater(server.metrics()["bwos_http_refused_total"], 0)
         self.assertEqual(server.stop(), 0)
 
 

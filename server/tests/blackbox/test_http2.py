@@ -9,11 +9,12 @@ import threading
 import time
 import unittest
 
-from harness import NATIVE, Reader, Server, is_silent, read_response
+from harness import FLAGS, NATIVE, Reader, Server, is_silent, read_response, until
 from test_native import (ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
                          WINDOW_UPDATE, Peer, call, frame, literal)
 
 PADDED = 8
+PLAINTEXT = b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n"
 STATUS_200 = b"\x88"  # RFC 7541, appendix A
 
 
@@ -109,6 +110,7 @@ class Http2(unittest.TestCase):
         first = self.peer(server)
         first.send(get(1))
         self.assertEqual(self.answer(first, 1), (STATUS_200, b"Hello, World!"))
+        first.send(get(3)[:20])  # not idle, so that nobody gets its place
         for _ in range(20):
             with server.connect() as above:
                 above.sendall(PREFACE + frame(SETTINGS, 0, 0) + get(1))
@@ -116,9 +118,54 @@ class Http2(unittest.TestCase):
                 response = reader.next()
                 self.assertEqual((response.status, response.headers["retry-after"]), (503, "1"))
                 self.assertTrue(reader.at_end())
-        first.send(get(3))
+        first.send(get(3)[20:])
         self.assertEqual(self.answer(first, 3), (STATUS_200, b"Hello, World!"))
         first.close()
+        self.assertEqual(server.stop(), 0)
+
+    @unittest.skipIf("asio-io-context" in FLAGS, "whose listener refuses, whoever is idle")
+    def test_at_the_limit_the_longest_idle_makes_room(self):
+        server = self.serve("--connections-max", "4")
+        idle = self.peer(server)
+        idle.send(get(1))
+        self.assertEqual(self.answer(idle, 1), (STATUS_200, b"Hello, World!"))
+        time.sleep(0.05)  # by which it has been idle for longer than who comes now
+        busy = self.peer(server)
+        busy.send(get(1)[:20])
+        with server.connect() as silent, server.connect() as begun:
+            silent.sendall(PLAINTEXT)
+            self.assertEqual(read_response(silent).status, 200)
+            begun.sendall(PLAINTEXT[:10])
+            came = []
+            self.addCleanup(lambda: [s.close() for s in came])
+
+            def is_let_in():
+                s = server.connect()
+                s.sendall(PLAINTEXT)
+                if read_response(s).status == 503:
+                    s.close()
+                    return False
+                s.sendall(PLAINTEXT[:10])
+                came.append(s)
+                return True
+
+            until(is_let_in)
+            self.assertEqual(idle.until(GOAWAY)[4:], bytes(4))  # no error
+            self.assertIsNone(idle.frame())
+            idle.close()
+            until(is_let_in)
+            self.assertEqual(silent.recv(1), b"")
+            self.assertFalse(is_let_in())  # nobody is idle any more
+            busy.send(get(1)[20:])
+            self.assertEqual(self.answer(busy, 1), (STATUS_200, b"Hello, World!"))
+            for s in (begun, *came):
+                s.sendall(PLAINTEXT[10:])
+                self.assertEqual(read_response(s).status, 200)
+        busy.close()
+        server.until_metric("bwos_http_connections", len(came) + 1)
+        self.assertEqual(server.metrics()["bwos_http_made_room_total"], 2)
+        for s in came:
+            s.close()
         self.assertEqual(server.stop(), 0)
 
     def test_an_upgrade_is_ignored(self):

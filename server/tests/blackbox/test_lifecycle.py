@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from harness import FLAGS, PATIENCE, SERVER, Reader, Server, executor_flags, read_response, until
+from harness import FLAGS, NATIVE, PATIENCE, SERVER, Reader, Server, executor_flags, is_silent, read_response, until
 
 READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -26,6 +26,11 @@ def refused(address):
         return False
     except ConnectionRefusedError:
         return True
+
+
+def has_ended(s):
+    """Whether the other side has closed, and nothing is left to read."""
+    return not is_silent(s, 0) and s.recv(1, socket.MSG_PEEK) == b""
 
 
 class Lifecycle(unittest.TestCase):
@@ -214,7 +219,9 @@ class Lifecycle(unittest.TestCase):
         server = self.serve("--connections-max", "1000", "--backlog", "65535", before=few)
         sockets = [server.connect() for _ in range(51)]
         for s in sockets:
-            s.sendall(READYZ)
+            s.sendall(READYZ[:10])  # not idle, so that nobody gets its place
+        for s in sockets:
+            s.sendall(READYZ[10:])
         self.assertEqual(sorted(read_response(s).status for s in sockets), [200] * 50 + [503])
         for s in sockets:
             s.close()
@@ -222,6 +229,34 @@ class Lifecycle(unittest.TestCase):
         self.assertRegex("".join(server.log), r"\[warning\] --connections-max 1000: only 50, .* 100 .*RLIMIT_NOFILE")
         if kernels < 65535:
             self.assertRegex("".join(server.log), rf"\[warning\] --backlog 65535: only {kernels}, .*somaxconn")
+
+    def test_two_ports_share_the_descriptors(self):
+        def few():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+
+        server = self.serve("--connections-max", "1000", grpc=True, before=few)
+        each = 25 if NATIVE else 50  # else gRPC C++'s connections are its own
+        sockets = [server.connect() for _ in range(each + 1)]
+        self.addCleanup(lambda: [s.close() for s in sockets])
+        for s in sockets:
+            s.sendall(READYZ[:10])  # not idle, so that nobody gets its place
+        for s in sockets:
+            s.sendall(READYZ[10:])
+        self.assertEqual(sorted(read_response(s).status for s in sockets), [200] * each + [503])
+        if NATIVE:
+            host, port = server.grpc_address.split(":")
+            calls = [socket.create_connection((host, int(port)), PATIENCE) for _ in range(each + 1)]
+            sockets += calls
+            until(lambda: any(map(has_ended, calls)))
+            self.assertEqual(sum(map(has_ended, calls)), 1)
+        for s in sockets:
+            s.close()
+        self.assertEqual(server.stop(), 0)
+        said = "".join(server.log)
+        self.assertIn(f", 100 descriptors, {each} HTTP connections at most", said)
+        self.assertEqual(f", {each} gRPC connections at most" in said, NATIVE, said)
+        self.assertRegex(said, rf"--connections-max 1000: only {each}{' on each port' if NATIVE else ''}, as no more "
+                               "than 100 descriptors")
 
     def test_load_during_the_drain_loses_no_answer_that_was_begun(self):
         server = self.serve()

@@ -286,6 +286,7 @@ class Native(unittest.TestCase):
             self.addCleanup(peer.close)
             peer.send(call(1))
             self.assertEqual(answers(peer, 1), 1)
+            peer.send(call(3)[:20])  # not idle, so that nobody gets its place
         for _ in range(20):
             above = Peer(server, begin=False)
             self.addCleanup(above.close)
@@ -296,11 +297,43 @@ class Native(unittest.TestCase):
         server.until_metric("bwos_grpc_connections", 1)
         new = Peer(server)
         self.addCleanup(new.close)
-        for peer, stream in ((peers[1], 3), (new, 1)):
-            peer.send(call(stream))
+        for peer, data in ((peers[1], call(3)[20:]), (new, call(1))):
+            peer.send(data)
             self.assertEqual(answers(peer, 1), 1)
         new.close()
         peers[1].close()
+        self.assertEqual(server.stop(), 0)
+
+    def test_at_the_limit_the_longest_idle_makes_room(self):
+        server = self.serve("--connections-max", "2")
+        idle, busy = Peer(server), Peer(server)
+        for peer in (idle, busy):
+            self.addCleanup(peer.close)
+            peer.send(call(1))
+            self.assertEqual(answers(peer, 1), 1)
+        busy.send(call(3)[:20])
+
+        came = []
+
+        def is_let_in():
+            new = Peer(server)
+            if new.until(SETTINGS) is None:
+                new.close()
+                return False
+            came.append(new)
+            self.addCleanup(new.close)
+            return True
+
+        until(is_let_in)
+        new = came[0]
+        self.assertEqual(idle.until(GOAWAY)[4:], bytes(4))  # no error
+        self.assertIsNone(idle.frame())
+        for peer, data in ((busy, call(3)[20:]), (new, call(1))):
+            peer.send(data)
+            self.assertEqual(answers(peer, 1), 1)
+        self.assertEqual(server.metrics()["bwos_grpc_made_room_total"], 1)
+        for peer in (idle, busy, new):
+            peer.close()
         self.assertEqual(server.stop(), 0)
 
     def test_the_test_service_is_there_where_it_was_asked_for(self):

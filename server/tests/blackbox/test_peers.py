@@ -354,6 +354,7 @@ class Peers(ServerTest):
         for s in sockets:
             s.sendall(PLAINTEXT)
             self.assertEqual(read_response(s).status, 200)
+            s.sendall(PLAINTEXT[:10])  # not idle, so that nobody gets its place
         return sockets
 
     def until_free(self):

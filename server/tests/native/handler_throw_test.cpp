@@ -95,6 +95,7 @@ class throwing_server {
   metrics::registry metrics_;
   route_times times_{0};
   method_table methods_;
+  const std::atomic<bool> leaving_{false};
   const std::unique_ptr<runtime> running_ = make_runtime(settings_);
   const queue_age_bound queue_age_{running_->workers_of_ours(), {}};
   const shared http2_{.workers = running_->workers(),
@@ -103,7 +104,7 @@ class throwing_server {
                       .methods = methods_,
                       .http2 = settings_.http2,
                       .calls = settings_.native,
-                      .leaving = handlers_.told};
+                      .leaving = leaving_};
   const http1::context http_{.workers = running_->workers(),
                              .handlers = handlers_,
                              .metrics = metrics_,

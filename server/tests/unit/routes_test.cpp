@@ -141,6 +141,18 @@ TEST_F(routing, caps_work_and_turns_it_off) {
   EXPECT_EQ(ask(method::post, "/work", "us=1").code, status::not_found);
 }
 
+TEST_F(routing, helps_with_what_there_is) {
+  for (const bool has_work : {true, false}) {
+    server.work_us_max = has_work ? 50 : 0;
+    const std::string said(ask(method::get, "/").body);
+    for (const route_entry& entry : routes) {
+      if (entry.path == "/" || find_route(entry.path) == route::other) continue;
+      const bool listed = said.find(entry.path) != std::string::npos;
+      EXPECT_EQ(listed, entry.path != "/work" || has_work) << entry.path << " in " << said;
+    }
+  }
+}
+
 TEST_F(routing, refuses_work_without_a_number) {
   for (const char* query : {"", "us", "us=", "us=x", "us=-1", "us=1x", "us=1.5", "us= 1", "xus=1",
                             "us=99999999999999999999x"}) {

@@ -29,11 +29,13 @@ snapshot filled() {
   what.queue_age = std::chrono::milliseconds(25);
   what.http_listens = true;
   what.connections = 6;
+  what.made_room = 17;
   what.grpc = grpc_statistics{.started = 9, .ok = 7, .failed = 1, .cancelled = 1, .unserved = 0};
   what.http.grpc[static_cast<std::size_t>(grpc::sends)] = 11;
   what.http.grpc[static_cast<std::size_t>(grpc::read_batches)] = 12;
   what.grpc_connections = 13;
   what.grpc_refused = 14;
+  what.grpc_made_room = 18;
   what.pool.emplace().workers.resize(3);
   what.pool->workers[2].steal_hit = 5;
   what.access_log = access_log_counts{.written = 15, .dropped = 16};
@@ -67,6 +69,8 @@ TEST(text, is_what_prometheus_reads) {
   EXPECT_EQ(read.value("bwos_grpc_read_batches_total"), 12);
   EXPECT_EQ(read.value("bwos_grpc_connections"), 13);
   EXPECT_EQ(read.value("bwos_grpc_refused_total"), 14);
+  EXPECT_EQ(read.value("bwos_http_made_room_total"), 17);
+  EXPECT_EQ(read.value("bwos_grpc_made_room_total"), 18);
   EXPECT_EQ(read.value("bwos_pool_steal_hit_total{worker=\"2\"}"), 5);
   EXPECT_EQ(read.value("bwos_build_info{version=\"1.2.3\",executor=\"bwos\",reactor=\"epoll\"}"),
             1);
