@@ -95,20 +95,37 @@ use_prometheus() {
 # ---- checks
 
 check_kubernetes() {
-  local kustomize schemas name
+  local kustomize schemas
   command -v go >/dev/null || not_run 'no Go, by which kustomize and the schemas come'
   kustomize=$(go_tool sigs.k8s.io/kustomize/kustomize/v5@v5.4.3 kustomize)
   schemas=$(go_module sigs.k8s.io/kubectl-validate@v0.0.4)/pkg/openapiclient/builtins/1.30
   mkdir -p "$logs/kubernetes"
   "$kustomize" build deploy/kubernetes >"$logs/kubernetes/server.yaml"
   "$kustomize" build deploy/kubernetes/load >"$logs/kubernetes/load.yaml"
-  deploy/checks/kubernetes.py "$schemas" "$logs"/kubernetes/*.yaml
-  for name in Deployment Service HorizontalPodAutoscaler PodDisruptionBudget NetworkPolicy; do
-    grep --quiet "^kind: $name$" "$logs/kubernetes/server.yaml"
-  done
+  deploy/checks/kubernetes.py "$schemas" "$logs"/kubernetes/{server,load}.yaml
   # And that it can fail.
-  sed 's/maxReplicas/maxReplica/' "$logs/kubernetes/server.yaml" >"$logs/kubernetes/wrong"
-  ! deploy/checks/kubernetes.py "$schemas" "$logs/kubernetes/wrong" || die 'a wrong field was not found'
+  wrong_when HorizontalPodAutoscaler add /spec/maxReplica 3 "'maxReplica' was unexpected"
+  wrong_when NetworkPolicy replace /spec/podSelector '{}' 'the load job may connect to port 8080 of the server: False'
+  wrong_when NetworkPolicy replace /spec/podSelector '{}' 'a neighbour may connect to Prometheus: False'
+  wrong_when NetworkPolicy replace /spec/ingress '[{}]' 'a stranger may connect to port 50051 of the server: True'
+  wrong_when NetworkPolicy remove /spec/ingress/0/from/0 '""' 'the load job may connect to port 8080 of the server: False'
+  wrong_when NetworkPolicy remove /spec/ingress/0/from/1 '""' 'Prometheus may connect to port 8080 of the server: False'
+  wrong_when NetworkPolicy remove /spec/ingress/0/ports '""' 'a neighbour may connect to port 8081 of the server: True'
+  wrong_when PodDisruptionBudget remove /spec/selector '""' 'PodDisruptionBudget bwos-server selects: []'
+  wrong_when Service replace /spec/selector '{"app.kubernetes.io/part-of": "bwos"}' 'Service bwos-server selects: []'
+}
+
+# wrong_when KIND OPERATION PATH VALUE FAULT: with that JSON patch of one manifest, the check must find FAULT.
+wrong_when() {
+  local folder=$logs/kubernetes/wrong
+  mkdir -p "$folder"
+  printf 'resources: [%s]\npatches:\n- target: {kind: %s}\n  patch: |-\n    [{"op": "%s", "path": "%s", "value": %s}]\n' \
+    "$(realpath --relative-to="$folder" deploy/kubernetes)" "${@:1:4}" >"$folder/kustomization.yaml"
+  "$kustomize" build "$folder" >"$logs/kubernetes/wrong.yaml"
+  if deploy/checks/kubernetes.py "$schemas" "$logs"/kubernetes/{wrong,load}.yaml >"$logs/kubernetes/wrong.log"; then
+    die "this was not found: $*"
+  fi
+  grep --fixed-strings -- "$5" "$logs/kubernetes/wrong.log" || die "$(cat "$logs/kubernetes/wrong.log")"
 }
 
 check_compose() {
