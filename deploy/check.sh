@@ -10,8 +10,8 @@ usage() {
 deploy/check.sh [CHECK...]   installs what is missing, builds the server, and tries what deploy/ holds as far as one machine
                              can: a line for each check, exit 1 if one failed. What one prints is in build/check
 deploy/check.sh --quick      the same, but compiles nothing inside an image: runtime in place of image, which it names
-The checks: kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl deb image, and runtime:
-the image around a package of the release build. disk, deb and images need root.
+The checks: kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl version deb image, and
+runtime: the image around a package of the release build. disk, deb and images need root.
 USAGE
 }
 
@@ -78,11 +78,11 @@ need_namespaces() {
 # base_system: a bare Debian 12 in $BWOS_CHECK_WORK/base, made once for all checks.
 base_system() { [[ -e $BWOS_CHECK_WORK/base/etc/resolv.conf ]] || make_system "$BWOS_CHECK_WORK/base"; }
 
-version() { sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/release/CMakeCache.txt; }
+version() { "$server" --version | cut -d ' ' -f 2; }
 package_file() { printf 'bwos-server_%s_%s.deb' "$1" "$(dpkg --print-architecture)"; }
 
-# package VERSION: a Debian package of the release build.
-package() { (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages" -D CPACK_PACKAGE_VERSION="$1"); }
+# package VERSION: a Debian package of the release build, which says that it is another.
+package() { (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages" -D CPACK_DEBIAN_PACKAGE_VERSION="$1"); }
 
 # use_prometheus: it and promtool from their package, but without installing that, which would start it.
 use_prometheus() {
@@ -300,11 +300,85 @@ check_sysctl() {
   sysctl --dry-run --load deploy/sysctl.conf
 }
 
+# What deploy/version.sh makes of trees, and that a build has it from there.
+check_version() {
+  local tree=$BWOS_CHECK_WORK/version built=$BWOS_CHECK_WORK/built release head before rising=() i
+  git rev-parse --quiet --verify HEAD || not_run 'no checkout that git reads'
+  release=$(sed -n 's/^project(bwos VERSION \([^ ]*\).*/\1/p' CMakeLists.txt)
+  mkdir "$tree"
+  copy_tree_to "$tree"
+  rising+=("$("$tree/deploy/version.sh")")
+  git init --quiet "$tree"
+  rising+=("$(commit_at "$tree" 2026-11-23T12:00:00+02:00)")
+  rising+=("$(commit_at "$tree" 2026-11-23T10:00:00+00:00)")
+  echo >>"$tree/README.md"
+  rising+=("$("$tree/deploy/version.sh")")
+  rising+=("$(commit_at "$tree" 2026-11-23T10:00:01+00:00)")
+  commit_at "$tree" 2026-11-23T10:00:02+00:00 >/dev/null
+  git clone --quiet --depth 1 "file://$tree" "$BWOS_CHECK_WORK/shallow"
+  rising+=("$("$BWOS_CHECK_WORK/shallow/deploy/version.sh")")
+  printf '%s\n' "${rising[@]}"
+  [[ ${rising[0]} == "$release" && ${rising[1]} == "$release+git20261123100000.1."* ]] || die 'not in that form'
+  [[ ${rising[3]} == "${rising[2]}.dirty" ]] || die 'a change is not told'
+  for ((i = 1; i < ${#rising[@]}; i++)); do
+    dpkg --compare-versions "${rising[i - 1]}" lt "${rising[i]}" || die "${rising[i - 1]} is not older than ${rising[i]}"
+  done
+  # This checkout, above the commit before it with changes; a clone of it may have no more than the one.
+  head=$(deploy/version.sh)
+  git clone --quiet --no-checkout "file://$PWD" "$BWOS_CHECK_WORK/before"
+  if git -C "$BWOS_CHECK_WORK/before" update-ref --no-deref HEAD HEAD~1; then
+    copy_tree_to "$BWOS_CHECK_WORK/before"
+    before=$("$BWOS_CHECK_WORK/before/deploy/version.sh")
+    dpkg --compare-versions "$before" lt "$head" || die "$before is not older than $head"
+    echo "here: $before < $head"
+  fi
+
+  echo '== an exported tree inside a checkout, and with a file VERSION'
+  mkdir "$tree/exported"
+  copy_tree_to "$tree/exported"
+  [[ $("$tree/exported/deploy/version.sh") == "$release" ]]
+  echo 1.2.3+mine >"$tree/exported/VERSION"
+  [[ $("$tree/exported/deploy/version.sh") == 1.2.3+mine ]]
+  echo '1.2.3"' >"$tree/exported/VERSION"
+  ! "$tree/exported/deploy/version.sh" || die 'a version that is none was taken'
+
+  echo '== a build of a worktree: the next one sees that HEAD has moved, and compiles nothing if it has not'
+  git -C "$tree" worktree add --quiet "$built"
+  (cd "$built" && cmake --preset release -DBWOS_TESTS=OFF -DBWOS_BENCH=OFF >/dev/null)
+  compiles_version "$built" "$("$built/deploy/version.sh")"
+  ! compiles_version "$built" "$("$built/deploy/version.sh")" || die 'compiled for nothing'
+  compiles_version "$built" "$(commit_at "$built" 2026-11-23T10:00:03+00:00)"
+}
+
+# copy_tree_to FOLDER: what a commit of the working tree would hold, but for results.
+copy_tree_to() {
+  git ls-files -z --cached --others --exclude-standard -- . ':!loadtest/results' |
+    tar --create --null --files-from - --ignore-failed-read | tar --extract --no-same-owner --directory "$1"
+}
+
+# commit_at FOLDER DATE: commits all there is, or nothing; prints the version.
+commit_at() {
+  git -C "$1" add --all
+  GIT_COMMITTER_DATE=$2 git -C "$1" -c user.name=check -c user.email=check@localhost commit --quiet --allow-empty \
+    --message "$2"
+  "$1/deploy/version.sh"
+}
+
+# compiles_version FOLDER VERSION: whether a build makes a new object, which must have that version.
+compiles_version() {
+  local object=server/CMakeFiles/bwos_server_core.dir/version.cpp.o compiled
+  compiled=$(cd "$1" && cmake --build --preset release --target "$object")
+  grep --quiet --fixed-strings --text "$2" "$1/build/release/$object" || die "not $2: $compiled"
+  [[ $compiled == *"Building CXX object"* ]]
+}
+
 check_deb() {
   need_namespaces
   local root=$BWOS_CHECK_WORK/deb version
   version=$(version)
-  package "$version"
+  # cpack by itself gives it the version that the binary says.
+  (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages")
+  [[ -s $BWOS_CHECK_WORK/packages/$(package_file "$version") ]]
   package "$version+next"
   base_system
   cp --archive "$BWOS_CHECK_WORK/base" "$root"
@@ -499,7 +573,7 @@ NOT_RUN
   ((${#results[@]} == 0))
 }
 
-quick_checks=(kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl deb)
+quick_checks=(kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl version deb)
 
 case ${1:-} in
   '') run "${quick_checks[@]}" image ;;

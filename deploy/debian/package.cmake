@@ -19,6 +19,8 @@ install(CODE "
   COMPONENT system EXCLUDE_FROM_ALL)
 
 set(CPACK_GENERATOR DEB)
+set(CPACK_PROJECT_CONFIG_FILE ${debian}/package_version.cmake)
+set(CPACK_BWOS_VERSION_HEADER ${CMAKE_BINARY_DIR}/server/bwos_version.hpp)
 set(CPACK_PACKAGE_NAME bwos-server)
 set(CPACK_PACKAGE_CONTACT "the authors of bwos <bwos@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "HTTP and gRPC server on a work-stealing runtime of BWoS queues")
