@@ -181,19 +181,27 @@ check_systemd() {
   local complaints
   command -v systemd-analyze >/dev/null || not_run 'no systemd-analyze'
   rm -rf "$logs/systemd"
-  mkdir -p "$logs/systemd/wrong"
+  mkdir -p "$logs/systemd/wrong" "$logs/systemd/bwos-server.service.d"
   cp deploy/debian/*.socket "$logs/systemd"
+  cp deploy/debian/access-log.conf "$logs/systemd/bwos-server.service.d"
   sed "s,/usr/bin/bwos-server,$server," "$unit" >"$logs/systemd/bwos-server.service"
   complaints=$(verify_units "$logs/systemd")
   [[ -z $complaints ]] || die "$complaints"
   systemd-analyze security --offline=true --threshold=20 --no-pager "$logs/systemd/bwos-server.service"
   # And that it can fail.
-  cp "$logs"/systemd/bwos-server* "$logs/systemd/wrong"
+  cp --recursive "$logs"/systemd/bwos-server* "$logs/systemd/wrong"
   sed -i 's/^FileDescriptorName=/FileDescriptor=/' "$logs/systemd/wrong/bwos-server-grpc.socket"
-  [[ $(verify_units "$logs/systemd/wrong") == *FileDescriptor* ]] || die 'a wrong setting was not found'
+  sed -i 's/^LogsDirectory=/LogDirectory=/' "$logs/systemd/wrong/bwos-server.service.d/access-log.conf"
+  complaints=$(verify_units "$logs/systemd/wrong")
+  [[ $complaints == *FileDescriptor* && $complaints == *LogDirectory* ]] || die 'a wrong setting was not found'
   # The system calls that the unit leaves, as a seccomp profile; the server must do with them.
   deploy/checks/unit_calls.py "$unit" >"$logs/systemd/calls.json"
   serve_each_way deploy/checks/under_seccomp.py "$logs/systemd/calls.json"
+  # systemd sends a reload's command through the same filter.
+  serve "$server" "${any_port[@]}" --access-log "$BWOS_CHECK_WORK/reloaded.log"
+  MAINPID=$serving deploy/checks/under_seccomp.py "$logs/systemd/calls.json" \
+    /bin/sh -c "exec $(sed -n 's/^ExecReload=//p' deploy/debian/access-log.conf)"
+  stop
   # What the unit does not start again, and what it does.
   grep --quiet '^RestartPreventExitStatus=2$' "$unit"
   ends_with 2 "$server" "${any_port[@]}" --workers 0
@@ -374,7 +382,7 @@ compiles_version() {
 
 check_deb() {
   need_namespaces
-  local root=$BWOS_CHECK_WORK/deb version
+  local root=$BWOS_CHECK_WORK/deb version reload
   version=$(version)
   # cpack by itself gives it the version that the binary says.
   (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages")
@@ -396,6 +404,19 @@ check_deb() {
   [[ -e $root/lib/systemd/system/bwos-server.socket && -e $root/lib/systemd/system/bwos-server-grpc.socket ]]
   [[ -z $(find "$root/etc/systemd" -name 'bwos*.socket') ]]
   alone serve_as_unit "$root"
+
+  echo '== an access log that is rotated, on a system without procps'
+  "${apt[@]}" install logrotate
+  [[ ! -e $root/bin/kill ]] || die 'this system has procps'
+  chroot "$root" bash -ec "$(access_log_commands)"
+  stand_in_for_systemctl "$root"
+  alone rotate_log "$root"
+  # And that it can fail: by that program, and by one that signals nobody.
+  for reload in "/bin/kill -HUP \$MAINPID" /bin/true; do
+    sed -i "s,^ExecReload=.*,ExecReload=$reload," "$root$reload_drop_in"
+    ! alone rotate_log "$root" || die "$reload did it, too"
+  done
+  rm -r "$root${reload_drop_in%/*}" "$root/etc/logrotate.d/bwos-server" "$root/usr/bin/systemctl" "$root/var/log/bwos-server"
 
   echo '== upgrade: what the administrator has changed stays'
   sed -i 's/^drain-delay.*/drain-delay = "0"/' "$root/etc/bwos-server.toml"
@@ -432,6 +453,70 @@ check_deb() {
   "${apt[@]}" purge bwos-server
   grep --extended-regexp '(^| )stop bwos-server.socket bwos-server-grpc.socket bwos-server.service' "$root/told"
   purged "$root"
+}
+
+reload_drop_in=/etc/systemd/system/bwos-server.service.d/access-log.conf
+
+# access_log_commands: what README.md says, without systemd's own part.
+access_log_commands() {
+  # shellcheck disable=SC2016  # the ` are the document's
+  sed -n '/^\*\*Access log/,/^## / { /^cd /,/^```/ { /^systemctl\|^```/d; p } }' deploy/README.md
+}
+
+# stand_in_for_systemctl ROOT: one that knows whether /mainpid runs, and reloads it by the unit's command and as its user.
+stand_in_for_systemctl() {
+  cat >"$1/usr/bin/systemctl" <<STAND_IN
+#!/bin/bash
+MAINPID=\$(cat /mainpid)
+export MAINPID
+case \$1 in
+  is-active) [[ -e /proc/\$MAINPID || -e /said-to-be-active ]] ;;
+  reload)
+    eval "exec setpriv --reuid=65533 --regid=65533 --clear-groups \$(sed -n 's/^ExecReload=//p' $reload_drop_in)"
+    ;;
+esac
+STAND_IN
+  chmod 755 "$1/usr/bin/systemctl"
+}
+
+# rotate_log ROOT: five rotations of a server that answers all the while; each answer must be a line of one of the files.
+rotate_log() {
+  ip link set lo up
+  mount -t proc proc "$1/proc"
+  local command folder=$1/var/log/bwos-server asking answered=2 lines i end  # two by serve
+  local rotate=(chroot "$1" logrotate --force /etc/logrotate.d/bwos-server)
+  rm -rf "$folder" "$1/said-to-be-active"
+  install -d --owner=65533 --group=65533 "$folder"
+  read -ra command < <(sed -n 's/^ExecStart=//p' "$1/lib/systemd/system/bwos-server.service")
+  serve chroot --userspec=65533:65533 "$1" env "$(sed -n 's/^Environment=//p' "$1$reload_drop_in")" "${command[@]}"
+  echo "$serving" >"$1/mainpid"
+  touch "$BWOS_CHECK_WORK/asking"
+  while [[ -e $BWOS_CHECK_WORK/asking ]]; do
+    curl --fail --silent --show-error --output /dev/null "http://$http/plaintext?[1-200]"
+    echo 200
+  done >"$BWOS_CHECK_WORK/answered" &
+  asking=$!
+  for i in {1..5}; do
+    end=$((SECONDS + 20))
+    until [[ -s $folder/access.log ]]; do
+      ((SECONDS < end)) || die "after $((i - 1)) rotations there is no new file: $(ls "$folder")"
+      sleep 0.05
+    done
+    "${rotate[@]}" || die "logrotate ended with $?"
+  done
+  rm "$BWOS_CHECK_WORK/asking"
+  wait "$asking"
+  stop
+  while read -r i; do answered=$((answered + i)); done <"$BWOS_CHECK_WORK/answered"
+  lines=$(zcat --force "$folder"/access.log* | wc -l)
+  echo "$answered answers, $lines lines in $(find "$folder" -name 'access.log*' | wc -l) files"
+  ((lines == answered)) || die 'lines are missing, or counted twice'
+  # Nobody is there to be told; and somebody is, but cannot be.
+  echo >>"$folder/access.log"
+  "${rotate[@]}"
+  echo >>"$folder/access.log"
+  touch "$1/said-to-be-active"
+  ! "${rotate[@]}" || die 'nobody was told, and that was not said'
 }
 
 # purged ROOT: neither files nor dpkg know of it.

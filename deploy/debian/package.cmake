@@ -8,6 +8,8 @@ install(FILES ${debian}/bwos-server.service ${debian}/bwos-server.socket ${debia
   DESTINATION /lib/systemd/system COMPONENT system EXCLUDE_FROM_ALL)
 install(FILES ${debian}/bwos-server.toml DESTINATION /etc COMPONENT system EXCLUDE_FROM_ALL)
 install(FILES ${debian}/copyright DESTINATION share/doc/bwos-server COMPONENT system EXCLUDE_FROM_ALL)
+install(FILES ${debian}/access-log.conf ${debian}/logrotate DESTINATION share/doc/bwos-server/examples
+  COMPONENT system EXCLUDE_FROM_ALL)
 # The man page is what the binary says of itself, with man.h2m.
 install(CODE "
   set(page \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share/man/man1/bwos-server.1\")
