@@ -150,7 +150,8 @@ check_prometheus() {
 check_metrics() {
   local port names unknown
   use_prometheus
-  serve "$server" "${any_port[@]}" --queue-age-max 100ms
+  # For its metrics, and so long that no machine is so busy.
+  serve "$server" "${any_port[@]}" --queue-age-max 1m
   curl --fail --silent --show-error "http://$http/metrics" >"$logs/metrics.txt"
   for names in deploy/monitoring/alerts.yml deploy/monitoring/grafana/dashboard.json; do
     unknown=$(grep --only-matching --word-regexp 'bwos_[a-z_]*' "$names" | sort --unique |
@@ -569,7 +570,7 @@ try_image() {
   fi
   # Docker's format: OCI's has no health check. The network is for apt alone.
   local build=(images build --format docker --isolation chroot --network host --build-arg BASE=localhost/base)
-  "${build[@]}" "${cache[@]}" --file "$1" --tag bwos-server .
+  "${build[@]}" "${cache[@]}" --build-arg VERSION="$(version)" --file "$1" --tag bwos-server .
   "${build[@]}" --tag bwos-load deploy/load
   images images
   images inspect --type image bwos-server >"$logs/server.json"
@@ -606,6 +607,7 @@ serve_image() {
   [[ $(tr --squeeze-repeats '[:space:]' ' ' <"$logs/status") == \
     'Uid: 65532 65532 65532 65532 CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1 Seccomp: 2 ' ]]
   ! "${inside[@]}" /bin/touch /tmp/file || die 'the root can be written'
+  [[ $("${inside[@]}" /usr/bin/bwos-server --version) == "bwos-server $(version) "* ]] || die 'it is another version'
   "${inside[@]}" "${health[@]}" || die 'not healthy'
   # Options in one argument, as compose.yaml gives them.
   chroot --userspec=65532:65532 "$2" "${wrk[@]}" '-t1 -c8 -d1s' "http://$http/plaintext" | tee "$logs/wrk"
