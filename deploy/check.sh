@@ -10,8 +10,8 @@ usage() {
 deploy/check.sh [CHECK...]   installs what is missing, builds the server, and tries what deploy/ holds as far as one machine
                              can: a line for each check, exit 1 if one failed. What one prints is in build/check
 deploy/check.sh --quick      the same, but compiles nothing inside an image: runtime in place of image, which it names
-The checks: kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl deb image, and runtime:
-the image around a package of the release build. disk, deb and images need root.
+The checks: kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl version deb image, and
+runtime: the image around a package of the release build. disk, deb and images need root.
 USAGE
 }
 
@@ -78,11 +78,11 @@ need_namespaces() {
 # base_system: a bare Debian 12 in $BWOS_CHECK_WORK/base, made once for all checks.
 base_system() { [[ -e $BWOS_CHECK_WORK/base/etc/resolv.conf ]] || make_system "$BWOS_CHECK_WORK/base"; }
 
-version() { sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/release/CMakeCache.txt; }
+version() { "$server" --version | cut -d ' ' -f 2; }
 package_file() { printf 'bwos-server_%s_%s.deb' "$1" "$(dpkg --print-architecture)"; }
 
-# package VERSION: a Debian package of the release build.
-package() { (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages" -D CPACK_PACKAGE_VERSION="$1"); }
+# package VERSION: a Debian package of the release build, which says that it is another.
+package() { (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages" -D CPACK_DEBIAN_PACKAGE_VERSION="$1"); }
 
 # use_prometheus: it and promtool from their package, but without installing that, which would start it.
 use_prometheus() {
@@ -95,20 +95,37 @@ use_prometheus() {
 # ---- checks
 
 check_kubernetes() {
-  local kustomize schemas name
+  local kustomize schemas
   command -v go >/dev/null || not_run 'no Go, by which kustomize and the schemas come'
   kustomize=$(go_tool sigs.k8s.io/kustomize/kustomize/v5@v5.4.3 kustomize)
   schemas=$(go_module sigs.k8s.io/kubectl-validate@v0.0.4)/pkg/openapiclient/builtins/1.30
   mkdir -p "$logs/kubernetes"
   "$kustomize" build deploy/kubernetes >"$logs/kubernetes/server.yaml"
   "$kustomize" build deploy/kubernetes/load >"$logs/kubernetes/load.yaml"
-  deploy/checks/kubernetes.py "$schemas" "$logs"/kubernetes/*.yaml
-  for name in Deployment Service HorizontalPodAutoscaler PodDisruptionBudget NetworkPolicy; do
-    grep --quiet "^kind: $name$" "$logs/kubernetes/server.yaml"
-  done
+  deploy/checks/kubernetes.py "$schemas" "$logs"/kubernetes/{server,load}.yaml
   # And that it can fail.
-  sed 's/maxReplicas/maxReplica/' "$logs/kubernetes/server.yaml" >"$logs/kubernetes/wrong"
-  ! deploy/checks/kubernetes.py "$schemas" "$logs/kubernetes/wrong" || die 'a wrong field was not found'
+  wrong_when HorizontalPodAutoscaler add /spec/maxReplica 3 "'maxReplica' was unexpected"
+  wrong_when NetworkPolicy replace /spec/podSelector '{}' 'the load job may connect to port 8080 of the server: False'
+  wrong_when NetworkPolicy replace /spec/podSelector '{}' 'a neighbour may connect to Prometheus: False'
+  wrong_when NetworkPolicy replace /spec/ingress '[{}]' 'a stranger may connect to port 50051 of the server: True'
+  wrong_when NetworkPolicy remove /spec/ingress/0/from/0 '""' 'the load job may connect to port 8080 of the server: False'
+  wrong_when NetworkPolicy remove /spec/ingress/0/from/1 '""' 'Prometheus may connect to port 8080 of the server: False'
+  wrong_when NetworkPolicy remove /spec/ingress/0/ports '""' 'a neighbour may connect to port 8081 of the server: True'
+  wrong_when PodDisruptionBudget remove /spec/selector '""' 'PodDisruptionBudget bwos-server selects: []'
+  wrong_when Service replace /spec/selector '{"app.kubernetes.io/part-of": "bwos"}' 'Service bwos-server selects: []'
+}
+
+# wrong_when KIND OPERATION PATH VALUE FAULT: with that JSON patch of one manifest, the check must find FAULT.
+wrong_when() {
+  local folder=$logs/kubernetes/wrong
+  mkdir -p "$folder"
+  printf 'resources: [%s]\npatches:\n- target: {kind: %s}\n  patch: |-\n    [{"op": "%s", "path": "%s", "value": %s}]\n' \
+    "$(realpath --relative-to="$folder" deploy/kubernetes)" "${@:1:4}" >"$folder/kustomization.yaml"
+  "$kustomize" build "$folder" >"$logs/kubernetes/wrong.yaml"
+  if deploy/checks/kubernetes.py "$schemas" "$logs"/kubernetes/{wrong,load}.yaml >"$logs/kubernetes/wrong.log"; then
+    die "this was not found: $*"
+  fi
+  grep --fixed-strings -- "$5" "$logs/kubernetes/wrong.log" || die "$(cat "$logs/kubernetes/wrong.log")"
 }
 
 check_compose() {
@@ -133,7 +150,8 @@ check_prometheus() {
 check_metrics() {
   local port names unknown
   use_prometheus
-  serve "$server" "${any_port[@]}" --queue-age-max 100ms
+  # For its metrics, and so long that no machine is so busy.
+  serve "$server" "${any_port[@]}" --queue-age-max 1m
   curl --fail --silent --show-error "http://$http/metrics" >"$logs/metrics.txt"
   for names in deploy/monitoring/alerts.yml deploy/monitoring/grafana/dashboard.json; do
     unknown=$(grep --only-matching --word-regexp 'bwos_[a-z_]*' "$names" | sort --unique |
@@ -164,19 +182,27 @@ check_systemd() {
   local complaints
   command -v systemd-analyze >/dev/null || not_run 'no systemd-analyze'
   rm -rf "$logs/systemd"
-  mkdir -p "$logs/systemd/wrong"
+  mkdir -p "$logs/systemd/wrong" "$logs/systemd/bwos-server.service.d"
   cp deploy/debian/*.socket "$logs/systemd"
+  cp deploy/debian/access-log.conf "$logs/systemd/bwos-server.service.d"
   sed "s,/usr/bin/bwos-server,$server," "$unit" >"$logs/systemd/bwos-server.service"
   complaints=$(verify_units "$logs/systemd")
   [[ -z $complaints ]] || die "$complaints"
   systemd-analyze security --offline=true --threshold=20 --no-pager "$logs/systemd/bwos-server.service"
   # And that it can fail.
-  cp "$logs"/systemd/bwos-server* "$logs/systemd/wrong"
+  cp --recursive "$logs"/systemd/bwos-server* "$logs/systemd/wrong"
   sed -i 's/^FileDescriptorName=/FileDescriptor=/' "$logs/systemd/wrong/bwos-server-grpc.socket"
-  [[ $(verify_units "$logs/systemd/wrong") == *FileDescriptor* ]] || die 'a wrong setting was not found'
+  sed -i 's/^LogsDirectory=/LogDirectory=/' "$logs/systemd/wrong/bwos-server.service.d/access-log.conf"
+  complaints=$(verify_units "$logs/systemd/wrong")
+  [[ $complaints == *FileDescriptor* && $complaints == *LogDirectory* ]] || die 'a wrong setting was not found'
   # The system calls that the unit leaves, as a seccomp profile; the server must do with them.
   deploy/checks/unit_calls.py "$unit" >"$logs/systemd/calls.json"
   serve_each_way deploy/checks/under_seccomp.py "$logs/systemd/calls.json"
+  # systemd sends a reload's command through the same filter.
+  serve "$server" "${any_port[@]}" --access-log "$BWOS_CHECK_WORK/reloaded.log"
+  MAINPID=$serving deploy/checks/under_seccomp.py "$logs/systemd/calls.json" \
+    /bin/sh -c "exec $(sed -n 's/^ExecReload=//p' deploy/debian/access-log.conf)"
+  stop
   # What the unit does not start again, and what it does.
   grep --quiet '^RestartPreventExitStatus=2$' "$unit"
   ends_with 2 "$server" "${any_port[@]}" --workers 0
@@ -283,11 +309,85 @@ check_sysctl() {
   sysctl --dry-run --load deploy/sysctl.conf
 }
 
+# What deploy/version.sh makes of trees, and that a build has it from there.
+check_version() {
+  local tree=$BWOS_CHECK_WORK/version built=$BWOS_CHECK_WORK/built release head before rising=() i
+  git rev-parse --quiet --verify HEAD || not_run 'no checkout that git reads'
+  release=$(sed -n 's/^project(bwos VERSION \([^ ]*\).*/\1/p' CMakeLists.txt)
+  mkdir "$tree"
+  copy_tree_to "$tree"
+  rising+=("$("$tree/deploy/version.sh")")
+  git init --quiet "$tree"
+  rising+=("$(commit_at "$tree" 2026-11-23T12:00:00+02:00)")
+  rising+=("$(commit_at "$tree" 2026-11-23T10:00:00+00:00)")
+  echo >>"$tree/README.md"
+  rising+=("$("$tree/deploy/version.sh")")
+  rising+=("$(commit_at "$tree" 2026-11-23T10:00:01+00:00)")
+  commit_at "$tree" 2026-11-23T10:00:02+00:00 >/dev/null
+  git clone --quiet --depth 1 "file://$tree" "$BWOS_CHECK_WORK/shallow"
+  rising+=("$("$BWOS_CHECK_WORK/shallow/deploy/version.sh")")
+  printf '%s\n' "${rising[@]}"
+  [[ ${rising[0]} == "$release" && ${rising[1]} == "$release+git20261123100000.1."* ]] || die 'not in that form'
+  [[ ${rising[3]} == "${rising[2]}.dirty" ]] || die 'a change is not told'
+  for ((i = 1; i < ${#rising[@]}; i++)); do
+    dpkg --compare-versions "${rising[i - 1]}" lt "${rising[i]}" || die "${rising[i - 1]} is not older than ${rising[i]}"
+  done
+  # This checkout, above the commit before it with changes; a clone of it may have no more than the one.
+  head=$(deploy/version.sh)
+  git clone --quiet --no-checkout "file://$PWD" "$BWOS_CHECK_WORK/before"
+  if git -C "$BWOS_CHECK_WORK/before" update-ref --no-deref HEAD HEAD~1; then
+    copy_tree_to "$BWOS_CHECK_WORK/before"
+    before=$("$BWOS_CHECK_WORK/before/deploy/version.sh")
+    dpkg --compare-versions "$before" lt "$head" || die "$before is not older than $head"
+    echo "here: $before < $head"
+  fi
+
+  echo '== an exported tree inside a checkout, and with a file VERSION'
+  mkdir "$tree/exported"
+  copy_tree_to "$tree/exported"
+  [[ $("$tree/exported/deploy/version.sh") == "$release" ]]
+  echo 1.2.3+mine >"$tree/exported/VERSION"
+  [[ $("$tree/exported/deploy/version.sh") == 1.2.3+mine ]]
+  echo '1.2.3"' >"$tree/exported/VERSION"
+  ! "$tree/exported/deploy/version.sh" || die 'a version that is none was taken'
+
+  echo '== a build of a worktree: the next one sees that HEAD has moved, and compiles nothing if it has not'
+  git -C "$tree" worktree add --quiet "$built"
+  (cd "$built" && cmake --preset release -DBWOS_TESTS=OFF -DBWOS_BENCH=OFF >/dev/null)
+  compiles_version "$built" "$("$built/deploy/version.sh")"
+  ! compiles_version "$built" "$("$built/deploy/version.sh")" || die 'compiled for nothing'
+  compiles_version "$built" "$(commit_at "$built" 2026-11-23T10:00:03+00:00)"
+}
+
+# copy_tree_to FOLDER: what a commit of the working tree would hold, but for results.
+copy_tree_to() {
+  git ls-files -z --cached --others --exclude-standard -- . ':!loadtest/results' |
+    tar --create --null --files-from - --ignore-failed-read | tar --extract --no-same-owner --directory "$1"
+}
+
+# commit_at FOLDER DATE: commits all there is, or nothing; prints the version.
+commit_at() {
+  git -C "$1" add --all
+  GIT_COMMITTER_DATE=$2 git -C "$1" -c user.name=check -c user.email=check@localhost commit --quiet --allow-empty \
+    --message "$2"
+  "$1/deploy/version.sh"
+}
+
+# compiles_version FOLDER VERSION: whether a build makes a new object, which must have that version.
+compiles_version() {
+  local object=server/CMakeFiles/bwos_server_core.dir/version.cpp.o compiled
+  compiled=$(cd "$1" && cmake --build --preset release --target "$object")
+  grep --quiet --fixed-strings --text "$2" "$1/build/release/$object" || die "not $2: $compiled"
+  [[ $compiled == *"Building CXX object"* ]]
+}
+
 check_deb() {
   need_namespaces
-  local root=$BWOS_CHECK_WORK/deb version
+  local root=$BWOS_CHECK_WORK/deb version reload
   version=$(version)
-  package "$version"
+  # cpack by itself gives it the version that the binary says.
+  (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages")
+  [[ -s $BWOS_CHECK_WORK/packages/$(package_file "$version") ]]
   package "$version+next"
   base_system
   cp --archive "$BWOS_CHECK_WORK/base" "$root"
@@ -305,6 +405,19 @@ check_deb() {
   [[ -e $root/lib/systemd/system/bwos-server.socket && -e $root/lib/systemd/system/bwos-server-grpc.socket ]]
   [[ -z $(find "$root/etc/systemd" -name 'bwos*.socket') ]]
   alone serve_as_unit "$root"
+
+  echo '== an access log that is rotated, on a system without procps'
+  "${apt[@]}" install logrotate
+  [[ ! -e $root/bin/kill ]] || die 'this system has procps'
+  chroot "$root" bash -ec "$(access_log_commands)"
+  stand_in_for_systemctl "$root"
+  alone rotate_log "$root"
+  # And that it can fail: by that program, and by one that signals nobody.
+  for reload in "/bin/kill -HUP \$MAINPID" /bin/true; do
+    sed -i "s,^ExecReload=.*,ExecReload=$reload," "$root$reload_drop_in"
+    ! alone rotate_log "$root" || die "$reload did it, too"
+  done
+  rm -r "$root${reload_drop_in%/*}" "$root/etc/logrotate.d/bwos-server" "$root/usr/bin/systemctl" "$root/var/log/bwos-server"
 
   echo '== upgrade: what the administrator has changed stays'
   sed -i 's/^drain-delay.*/drain-delay = "0"/' "$root/etc/bwos-server.toml"
@@ -341,6 +454,70 @@ check_deb() {
   "${apt[@]}" purge bwos-server
   grep --extended-regexp '(^| )stop bwos-server.socket bwos-server-grpc.socket bwos-server.service' "$root/told"
   purged "$root"
+}
+
+reload_drop_in=/etc/systemd/system/bwos-server.service.d/access-log.conf
+
+# access_log_commands: what README.md says, without systemd's own part.
+access_log_commands() {
+  # shellcheck disable=SC2016  # the ` are the document's
+  sed -n '/^\*\*Access log/,/^## / { /^cd /,/^```/ { /^systemctl\|^```/d; p } }' deploy/README.md
+}
+
+# stand_in_for_systemctl ROOT: one that knows whether /mainpid runs, and reloads it by the unit's command and as its user.
+stand_in_for_systemctl() {
+  cat >"$1/usr/bin/systemctl" <<STAND_IN
+#!/bin/bash
+MAINPID=\$(cat /mainpid)
+export MAINPID
+case \$1 in
+  is-active) [[ -e /proc/\$MAINPID || -e /said-to-be-active ]] ;;
+  reload)
+    eval "exec setpriv --reuid=65533 --regid=65533 --clear-groups \$(sed -n 's/^ExecReload=//p' $reload_drop_in)"
+    ;;
+esac
+STAND_IN
+  chmod 755 "$1/usr/bin/systemctl"
+}
+
+# rotate_log ROOT: five rotations of a server that answers all the while; each answer must be a line of one of the files.
+rotate_log() {
+  ip link set lo up
+  mount -t proc proc "$1/proc"
+  local command folder=$1/var/log/bwos-server asking answered=2 lines i end  # two by serve
+  local rotate=(chroot "$1" logrotate --force /etc/logrotate.d/bwos-server)
+  rm -rf "$folder" "$1/said-to-be-active"
+  install -d --owner=65533 --group=65533 "$folder"
+  read -ra command < <(sed -n 's/^ExecStart=//p' "$1/lib/systemd/system/bwos-server.service")
+  serve chroot --userspec=65533:65533 "$1" env "$(sed -n 's/^Environment=//p' "$1$reload_drop_in")" "${command[@]}"
+  echo "$serving" >"$1/mainpid"
+  touch "$BWOS_CHECK_WORK/asking"
+  while [[ -e $BWOS_CHECK_WORK/asking ]]; do
+    curl --fail --silent --show-error --output /dev/null "http://$http/plaintext?[1-200]"
+    echo 200
+  done >"$BWOS_CHECK_WORK/answered" &
+  asking=$!
+  for i in {1..5}; do
+    end=$((SECONDS + 20))
+    until [[ -s $folder/access.log ]]; do
+      ((SECONDS < end)) || die "after $((i - 1)) rotations there is no new file: $(ls "$folder")"
+      sleep 0.05
+    done
+    "${rotate[@]}" || die "logrotate ended with $?"
+  done
+  rm "$BWOS_CHECK_WORK/asking"
+  wait "$asking"
+  stop
+  while read -r i; do answered=$((answered + i)); done <"$BWOS_CHECK_WORK/answered"
+  lines=$(zcat --force "$folder"/access.log* | wc -l)
+  echo "$answered answers, $lines lines in $(find "$folder" -name 'access.log*' | wc -l) files"
+  ((lines == answered)) || die 'lines are missing, or counted twice'
+  # Nobody is there to be told; and somebody is, but cannot be.
+  echo >>"$folder/access.log"
+  "${rotate[@]}"
+  echo >>"$folder/access.log"
+  touch "$1/said-to-be-active"
+  ! "${rotate[@]}" || die 'nobody was told, and that was not said'
 }
 
 # purged ROOT: neither files nor dpkg know of it.
@@ -393,7 +570,7 @@ try_image() {
   fi
   # Docker's format: OCI's has no health check. The network is for apt alone.
   local build=(images build --format docker --isolation chroot --network host --build-arg BASE=localhost/base)
-  "${build[@]}" "${cache[@]}" --file "$1" --tag bwos-server .
+  "${build[@]}" "${cache[@]}" --build-arg VERSION="$(version)" --file "$1" --tag bwos-server .
   "${build[@]}" --tag bwos-load deploy/load
   images images
   images inspect --type image bwos-server >"$logs/server.json"
@@ -430,6 +607,7 @@ serve_image() {
   [[ $(tr --squeeze-repeats '[:space:]' ' ' <"$logs/status") == \
     'Uid: 65532 65532 65532 65532 CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1 Seccomp: 2 ' ]]
   ! "${inside[@]}" /bin/touch /tmp/file || die 'the root can be written'
+  [[ $("${inside[@]}" /usr/bin/bwos-server --version) == "bwos-server $(version) "* ]] || die 'it is another version'
   "${inside[@]}" "${health[@]}" || die 'not healthy'
   # Options in one argument, as compose.yaml gives them.
   chroot --userspec=65532:65532 "$2" "${wrk[@]}" '-t1 -c8 -d1s' "http://$http/plaintext" | tee "$logs/wrk"
@@ -482,7 +660,7 @@ NOT_RUN
   ((${#results[@]} == 0))
 }
 
-quick_checks=(kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl deb)
+quick_checks=(kubernetes compose prometheus metrics systemd notify activation disk seccomp sysctl version deb)
 
 case ${1:-} in
   '') run "${quick_checks[@]}" image ;;

@@ -16,7 +16,7 @@ test_library_packages=(libgtest-dev libbenchmark-dev)
 test_packages=("${test_library_packages[@]}" "${load_packages[@]}" curl dropbear-bin iproute2 nghttp2-client
   openssh-client procps python3-grpcio python3-protobuf)
 # What check.sh uses beyond these; kustomize and the schemas come by Go, promtool out of its package.
-deploy_packages=(buildah crun curl debootstrap iproute2 python3-jsonschema python3-seccomp python3-yaml systemd)
+deploy_packages=(buildah crun curl debootstrap iproute2 procps python3-jsonschema python3-seccomp python3-yaml systemd)
 check_packages=(ccache clang-19 clang-tidy-19 clang-format-19 git libclang-rt-19-dev shellcheck)
 
 # missing_packages NAME...: those that are not installed, one a line. Asks dpkg alone, so it takes no time.

@@ -579,16 +579,4 @@ command_line parse_command_line(int argc, const char* const* argv, std::ostream&
   return command_line_parser().parse(argc, argv, out, err);
 }
 
-const char* version() noexcept {
-#ifdef BWOS_COMMIT
-  return BWOS_VERSION "+" BWOS_COMMIT;
-#else
-  return BWOS_VERSION;
-#endif
-}
-
-const char* build() noexcept {
-  return BWOS_BUILD;
-}
-
 }  // namespace bwos::server

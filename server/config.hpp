@@ -98,7 +98,7 @@ class command_line_parser {
 command_line parse_command_line(int argc, const char* const* argv, std::ostream& out,
                                 std::ostream& err);
 
-/// "0.1.0" or "0.1.0+<commit>".
+/// Of the tree that was built, as deploy/version.sh has it.
 [[nodiscard]] const char* version() noexcept;
 /// "Release, GNU 12.2.0": build type and compiler.
 [[nodiscard]] const char* build() noexcept;

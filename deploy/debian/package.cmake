@@ -8,6 +8,8 @@ install(FILES ${debian}/bwos-server.service ${debian}/bwos-server.socket ${debia
   DESTINATION /lib/systemd/system COMPONENT system EXCLUDE_FROM_ALL)
 install(FILES ${debian}/bwos-server.toml DESTINATION /etc COMPONENT system EXCLUDE_FROM_ALL)
 install(FILES ${debian}/copyright DESTINATION share/doc/bwos-server COMPONENT system EXCLUDE_FROM_ALL)
+install(FILES ${debian}/access-log.conf ${debian}/logrotate DESTINATION share/doc/bwos-server/examples
+  COMPONENT system EXCLUDE_FROM_ALL)
 # The man page is what the binary says of itself, with man.h2m.
 install(CODE "
   set(page \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share/man/man1/bwos-server.1\")
@@ -19,6 +21,8 @@ install(CODE "
   COMPONENT system EXCLUDE_FROM_ALL)
 
 set(CPACK_GENERATOR DEB)
+set(CPACK_PROJECT_CONFIG_FILE ${debian}/package_version.cmake)
+set(CPACK_BWOS_VERSION_HEADER ${CMAKE_BINARY_DIR}/server/bwos_version.hpp)
 set(CPACK_PACKAGE_NAME bwos-server)
 set(CPACK_PACKAGE_CONTACT "the authors of bwos <bwos@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "HTTP and gRPC server on a work-stealing runtime of BWoS queues")

@@ -70,7 +70,7 @@ class Config(unittest.TestCase):
 
     def test_version_names_the_build(self):
         done = subprocess.run([SERVER, "--version"], capture_output=True, text=True, timeout=PATIENCE, check=True)
-        self.assertRegex(done.stdout, r"^bwos-server \d+\.\d+\.\d+(\+[0-9a-f]+)? \(\w+, \w+ [\d.]+\)\n$")
+        self.assertRegex(done.stdout, r"^bwos-server \d+\.\d+\.\d+(\+git\d{14}\.\d+\.[0-9a-f]+(\.dirty)?)? \(\w+, \w+ [\d.]+\)\n$")
 
 
 class Hints(unittest.TestCase):

@@ -54,6 +54,8 @@ class Lifecycle(unittest.TestCase):
         until(lambda: any(f"executor {kind}, 2 workers" in line for line in server.log))
         info = [series for series in server.metrics() if series.startswith("bwos_build_info")]
         self.assertIn(f'executor="{kind}"', info[0])
+        version = subprocess.run([SERVER, "--version"], capture_output=True, text=True, timeout=PATIENCE, check=True)
+        self.assertIn(f'version="{version.stdout.split()[1]}"', info[0])
         with os.scandir(f"/proc/{server.process.pid}/task") as tasks:
             names = [pathlib.Path(task.path, "comm").read_text("ascii").strip() for task in tasks]
         wanted = int(FLAGS[FLAGS.index("--reactor-threads") + 1]) if "--reactor-threads" in FLAGS else 0
