@@ -140,6 +140,7 @@ server::server(const config& settings, service_manager manager, inherited_socket
       runtime_(make_runtime(settings_)),
       queue_age_(runtime_->workers_of_ours(), settings_.queue_age_max),
       stalls_(runtime_->workers_of_ours(), settings_.stall_timeout),
+      memory_(settings_.workers),
       manager_(std::move(manager)) {
   refuse_what_nobody_serves(settings_, given_);
   service_.work_us_max = settings_.work_us_max;
@@ -296,7 +297,8 @@ std::optional<int> server::signal_before(const termination_signals& signals,
                                          clock::time_point end) {
   for (auto now = clock::now(); now < end; now = clock::now()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now);
-    const auto patience = std::min({left, stalls_.interval(), manager_.until_watchdog(now)});
+    const auto patience =
+        std::min({left, stalls_.interval(), manager_.until_watchdog(now), memory_return::interval});
     if (const auto number = signal_within(signals, patience)) return number;
     look_after();
   }
@@ -309,6 +311,7 @@ void server::look_after() {
   std::string stall;
   stalls_.describe(stall);
   if (stall.empty()) manager_.feed_watchdog(clock::now());
+  memory_.look(clock::now());
 }
 
 void server::wait(const termination_signals& signals) {

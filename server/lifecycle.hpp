@@ -14,6 +14,7 @@
 #include "grpc/transport.hpp"
 #include "http1/connection.hpp"
 #include "inherited_sockets.hpp"
+#include "memory_return.hpp"
 #include "metrics/registry.hpp"
 #include "native/peer.hpp"
 #include "queue_age.hpp"
@@ -109,6 +110,7 @@ class server {
   const std::unique_ptr<runtime> runtime_;
   const queue_age_bound queue_age_;
   stall_watch stalls_;
+  memory_return memory_;
   service_manager manager_;
   std::unique_ptr<http_listener> http_;
   std::unique_ptr<grpc_transport> grpc_;

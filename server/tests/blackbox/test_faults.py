@@ -5,6 +5,7 @@ import ctypes
 import os
 import resource
 import select
+import selectors
 import struct
 import unittest
 
@@ -111,6 +112,11 @@ class Faults(unittest.TestCase):
         self.assertEqual(os.readlink(f"/proc/{server.process.pid}/fd/2"), os.devnull)
         self.assertEqual(server.stop(), 0)
 
+    def many_descriptors(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+
     def no_more_memory(self, server):
         """From here on, until the limit is lifted, its heap grows no more: returns how to lift it."""
         with open(f"/proc/{server.process.pid}/status", encoding="ascii") as file:
@@ -118,11 +124,34 @@ class Faults(unittest.TestCase):
         before = resource.prlimit(server.process.pid, resource.RLIMIT_DATA, (data, resource.RLIM_INFINITY))
         return lambda: resource.prlimit(server.process.pid, resource.RLIMIT_DATA, before)
 
+    @unittest.skipIf(is_sanitized(), "which has an allocator of its own")
+    def test_memory_of_a_burst_goes_back_to_the_system(self):
+        self.many_descriptors()
+        server = self.serve("--write-timeout", "10m")
+        body = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1_000_000
+        self.assertEqual(self.ask(server, body).status, 200)  # from now on its memory is not mapped for itself alone
+        before = server.memory()
+        with selectors.DefaultSelector() as room:
+            deaf = [server.connect(small_buffers=True) for _ in range(400)]
+            self.addCleanup(lambda: [s.close() for s in deaf])
+            for s in deaf:
+                s.setblocking(False)
+                room.register(s, selectors.EVENT_WRITE, [3 * body])
+            while ready := room.select(1):  # until they take no more
+                for key, _ in ready:
+                    key.data[0] = key.data[0][key.fileobj.send(key.data[0][:1 << 18]):]
+                    if not key.data[0]:
+                        room.unregister(key.fileobj)
+        self.assertGreater(server.memory(), before + (160 << 20))
+        for s in deaf:
+            s.close()
+        server.until_metric("bwos_http_connections", 1)
+        until(lambda: server.memory() < before + (64 << 20))
+        self.assertEqual(server.stop(), 0)
+
     @unittest.skipIf(is_sanitized(), "a sanitizer's own memory ends with the process's")
     def test_no_memory_for_a_connection_refuses_it_and_the_others_live(self):
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        self.many_descriptors()
         server = self.serve("--idle-timeout", "10m", "--workers", "1")  # whose buffers the first request makes
         kept = [server.connect() for _ in range(8)]
         more = []

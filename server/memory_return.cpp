@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory_return.hpp"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
+#include <string_view>
+#include <utility>
+
+namespace bwos::server {
+
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+
+namespace {
+
+/// Less is not worth it. A guess: what an idle server takes, several times.
+constexpr std::size_t worth_bytes = std::size_t{64} << 20;
+/// A burst is over when the workers use less than one of so many parts of their time. A guess.
+constexpr unsigned quiet_part = 10;
+
+/// 0 where /proc does not say. Allocates nothing, as there may be nothing left.
+std::size_t resident_bytes() noexcept {
+  const int fd = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  std::array<char, 128> text;
+  const ssize_t size = ::read(fd, text.data(), text.size());
+  ::close(fd);
+  const std::string_view said(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  std::size_t pages = 0;
+  const std::size_t second = said.find(' ') + 1;
+  std::from_chars(said.data() + second, said.data() + said.size(), pages);
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+std::chrono::nanoseconds processor_time() noexcept {
+  std::timespec used{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+}  // namespace
+
+void memory_return::look(clock::time_point now) noexcept {
+  const auto passed = now - last_;
+  if (passed < interval) return;
+  last_ = now;
+  const std::chrono::nanoseconds before = std::exchange(used_, processor_time());
+  const std::size_t resident = resident_bytes();
+  kept_ = std::min(kept_, resident);
+  if (resident < kept_ + worth_bytes || (used_ - before) * quiet_part > passed * workers_) return;
+  const struct mallinfo2 all = ::mallinfo2();
+  // What was given back before is still counted as free, but not resident.
+  if (all.fordblks < worth_bytes || all.fordblks < all.uordblks) return;
+  ::malloc_trim(0);
+  kept_ = resident_bytes();
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - now);
+  spdlog::info("{} MiB of free memory given back to the system, in {} ms",
+               (std::max(resident, kept_) - kept_) >> 20, took.count());
+}
+
+#else
+
+void memory_return::look(clock::time_point) noexcept {}
+
+#endif
+
+}  // namespace bwos::server

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace bwos::server {
+
+/// Gives memory that the C library keeps for itself back to the system when a burst is over. After
+/// 600 peers that had not read 3 MB each glibc kept 550 MB, nearly all of it free: once blocks as
+/// large as the bodies have been freed it takes them out of its arenas, too, and those shrink from
+/// their ends only, where a small block is left. To give it back (malloc_trim) locks an arena after
+/// the other for as long as it takes, so it waits until the process computes little. With another
+/// C library nothing is done.
+class memory_return {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  explicit memory_return(unsigned workers) noexcept : workers_(workers) {}
+
+  /// One thread, no worker; at least every `interval`, in which it looks once.
+  void look(clock::time_point now) noexcept;
+
+  /// A guess: long beside what a look takes, short beside the time that anybody waits for memory.
+  static constexpr std::chrono::milliseconds interval{2000};
+
+ private:
+  const unsigned workers_;
+  clock::time_point last_;
+  std::chrono::nanoseconds used_{0};  // processor time, at the last look
+  std::size_t kept_ = 0;              // resident after the last return, or less since
+};
+
+}  // namespace bwos::server
