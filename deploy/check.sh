@@ -81,7 +81,7 @@ base_system() { [[ -e $BWOS_CHECK_WORK/base/etc/resolv.conf ]] || make_system "$
 version() { "$server" --version | cut -d ' ' -f 2; }
 package_file() { printf 'bwos-server_%s_%s.deb' "$1" "$(dpkg --print-architecture)"; }
 
-# package VERSION: a Debian package of the release build, which says that it is another.
+# package VERSION: a Debian package of the release build, under that version.
 package() { (cd build/release && cpack -B "$BWOS_CHECK_WORK/packages" -D CPACK_DEBIAN_PACKAGE_VERSION="$1"); }
 
 # use_prometheus: it and promtool from their package, but without installing that, which would start it.
@@ -368,8 +368,8 @@ copy_tree_to() {
 # commit_at FOLDER DATE: commits all there is, or nothing; prints the version.
 commit_at() {
   git -C "$1" add --all
-  GIT_COMMITTER_DATE=$2 git -C "$1" -c user.name=check -c user.email=check@localhost commit --quiet --allow-empty \
-    --message "$2"
+  GIT_COMMITTER_DATE=$2 git -C "$1" -c user.name=check -c user.email=check@localhost -c commit.gpgSign=false \
+    commit --quiet --allow-empty --message "$2"
   "$1/deploy/version.sh"
 }
 
