@@ -231,6 +231,9 @@ void add_flags(CLI::App& app, config& to) {
   http2.number("--h2-acks-max", to.http2.acks_max, 1,
                static_cast<std::uint64_t>(h2::idle_frames_burst),
                "Acknowledgements that wait likewise; above: the connection ends");
+  http2.bytes("--h2-write-rate-min", to.http2.write_rate_min, 0, 1 << 20,
+              "Of an answer that waits for its peer's windows, a second on average over "
+              "--write-timeout; below: reset; 0: any byte is enough");
   http2.number("--h2-ping-strikes-max", to.http2.ping_strikes_max, 0, 1'000'000,
                "PINGs of a gRPC peer that come too soon, and no answer between; above: GOAWAY "
                "too_many_pings; 0: as many as it likes");

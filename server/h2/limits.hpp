@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -51,6 +52,18 @@ struct limits {
   /// A peer that takes nothing of what is written, or whose window takes nothing of an answer
   /// (--write-timeout).
   microseconds write_timeout = std::chrono::seconds(30);
+  /// Bytes a second, on average over a write_timeout, that a peer's windows let go of an answer
+  /// that waits for them, or of all answers where the connection's window is what they wait for.
+  /// Below, those are reset. 0: any byte in that time is enough. As Kestrel has it: a client that
+  /// reads as it can, over the slowest of mobile networks, is faster.
+  std::size_t write_rate_min = 240;
+
+  /// Of that, so many bytes within a write_timeout.
+  [[nodiscard]] std::uint64_t write_bytes_min() const noexcept {
+    const std::chrono::duration<double> patience = write_timeout;
+    return std::max<std::uint64_t>(
+        1, static_cast<std::uint64_t>(static_cast<double>(write_rate_min) * patience.count()));
+  }
 };
 
 /// A header of more than so many times its limit is no mistake.

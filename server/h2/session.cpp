@@ -302,6 +302,7 @@ struct session::callbacks {
       self.output_->append(std::string_view(from.body_).substr(from.body_sent_, size));
       from.body_sent_ += size;
       from.sent_ever_ += size;
+      self.sent_ever_ += size;
       from.body_promised_ = 0;
       self.waiting_bytes_ -= size;
       self.idle_frames_.earn(static_cast<double>(size) * idle_frames_per_byte);
@@ -384,6 +385,12 @@ void session::count_what_was_skipped() {
 }
 
 bool session::pull(http1::byte_buffer& to) {
+  has_pulled_all_ = !pull_frames(to);
+  has_no_window_ = !dead_ && nghttp2_session_get_remote_window_size(session_) <= 0;
+  return !has_pulled_all_;
+}
+
+bool session::pull_frames(http1::byte_buffer& to) {
   output_ = &to;
   is_full_ = false;
   while (!dead_) {  // ends: with nothing to send, or enough
@@ -430,15 +437,37 @@ void session::begin(stream& to, std::span<const field> header) {
   fail(nghttp2_submit_response(session_, to.id_, fields.data(), fields.size(), &provider));
 }
 
-bool stream::is_stalled(std::chrono::steady_clock::time_point now,
-                        std::chrono::microseconds patience) noexcept {
-  if (!has_body_left()) return false;
-  if (sent_at_ != std::chrono::steady_clock::time_point() && sent_seen_ == sent_ever_) {
-    return now - sent_at_ >= patience;
+/// Who holds up what waits is seen as the last pull() has left it: what was fed since may have
+/// opened a window by a byte, time and again.
+void session::watch_windows(clock::time_point now) {
+  was_away_ = now - watched_at_ > limits_.write_timeout / 2;
+  watched_at_ = now;
+  waits_for_us_ = !has_pulled_all_;
+  const bool waits_for_peer = !waits_for_us_ && has_no_window_ && waiting_bytes_ > 0;
+  is_slow_ = is_slow(watch_, waits_for_peer, nghttp2_session_get_remote_window_size(session_),
+                     waiting_bytes_, sent_ever_);
+}
+
+bool session::is_stalled(stream& which) {
+  const auto window = nghttp2_session_get_stream_remote_window_size(session_, which.id_);
+  const bool is_own = window <= 0 || !has_no_window_;  // else the connection's is what it waits for
+  const bool waits_for_peer = !waits_for_us_ && is_own && which.has_body_left();
+  if (is_slow(which.watch_, waits_for_peer, window, which.body_.size() - which.body_sent_,
+              which.sent_ever_)) {
+    return true;
   }
-  sent_seen_ = sent_ever_;
-  sent_at_ = now;
-  return false;
+  return !is_own && is_slow_ && which.has_body_left();
+}
+
+/// Of `left` bytes that wait for a window. One that has been opened wide enough is not waited for.
+bool session::is_slow(send_watch& watch, bool waits_for_peer, std::int32_t window, std::size_t left,
+                      std::uint64_t sent) const noexcept {
+  const std::uint64_t least = limits_.write_bytes_min();
+  const bool is_open =
+      window > 0 && static_cast<std::uint64_t>(window) >= std::min<std::uint64_t>(left, least);
+  if (was_away_ || !waits_for_peer || is_open) watch.stop();
+  return waits_for_peer && !is_open &&
+         watch.is_slow(watched_at_, sent, limits_.write_timeout, least);
 }
 
 void session::append(stream& to, std::string& more) {
@@ -449,6 +478,7 @@ void session::append(stream& to, std::string& more) {
   } else {
     to.body_.swap(more);
     to.body_sent_ = 0;
+    to.watch_.stop();
   }
   if (dead_ || !std::exchange(to.deferred_, false)) return;
   fail(nghttp2_session_resume_data(session_, to.id_));

@@ -20,6 +20,7 @@
 #include "h2/idle_reset_filter.hpp"
 #include "h2/limits.hpp"
 #include "h2/ping_guard.hpp"
+#include "h2/send_watch.hpp"
 #include "http1/byte_buffer.hpp"
 
 struct nghttp2_session;
@@ -62,10 +63,6 @@ class stream {
   /// Bytes of the answer's body that have been pulled; of body_size().
   [[nodiscard]] std::size_t body_sent() const noexcept { return body_sent_; }
   [[nodiscard]] bool has_body_left() const noexcept { return body_sent_ < body_.size(); }
-  /// Asked now and then: whether there is a body, and nothing of it has gone since an earlier
-  /// question `patience` ago.
-  [[nodiscard]] bool is_stalled(std::chrono::steady_clock::time_point now,
-                                std::chrono::microseconds patience) noexcept;
 
  protected:
   stream() = default;
@@ -103,10 +100,9 @@ class stream {
   std::size_t held_ = 0;   // bytes of on_data() that have not been consumed
   std::string body_;
   std::size_t body_sent_ = 0;
-  std::size_t sent_ever_ = 0;                      // of its body, also what append() forgot
-  std::size_t sent_seen_ = 0;                      // that, when is_stalled() was asked
-  std::chrono::steady_clock::time_point sent_at_;  // it was last seen to go on; none: min
-  std::size_t body_promised_ = 0;                  // to nghttp2, for a frame that it has begun
+  std::uint64_t sent_ever_ = 0;  // of its body, also what append() forgot
+  send_watch watch_;
+  std::size_t body_promised_ = 0;  // to nghttp2, for a frame that it has begun
 };
 
 class application {
@@ -158,6 +154,13 @@ class session {
   /// So many of its held() bytes need no memory any more: the peer may send as many again, on this
   /// stream and on the connection.
   void consume(stream& of, std::size_t bytes);
+  /// Now and then, a few times in each limits::write_timeout while there are streams; then
+  /// is_stalled() of each: whether the peer's windows let less of its answer go than
+  /// limits::write_rate_min. What waits because others of its connection are sent, or because
+  /// nobody had time for the connection, is not stalled.
+  void watch_windows(clock::time_point now);
+  [[nodiscard]] bool is_stalled(stream& which);
+
   /// Of all streams: at most connection_window.
   [[nodiscard]] std::size_t held() const noexcept { return held_; }
 
@@ -196,6 +199,7 @@ class session {
  private:
   struct callbacks;
   void receive(std::span<const std::byte> bytes);
+  [[nodiscard]] bool pull_frames(http1::byte_buffer& to);
   void fail(int nghttp2_error);
   int end_at_once(std::string_view reason) noexcept;
   void count_idle_frames(std::uint64_t frames);
@@ -206,6 +210,8 @@ class session {
   [[nodiscard]] stream* find(std::int32_t id) const noexcept;
   void end_of_request(stream& of);
   void submit_trailers(stream& of);
+  [[nodiscard]] bool is_slow(send_watch& watch, bool waits_for_peer, std::int32_t window,
+                             std::size_t left, std::uint64_t sent) const noexcept;
   void ends_early(stream& which) noexcept;
   void consume_rest_of(stream& closed);
 
@@ -228,6 +234,9 @@ class session {
   std::size_t header_bytes_ = 0;
   std::string authority_;  // of that header; its memory is kept for the next
   std::size_t waiting_bytes_ = 0;
+  std::uint64_t sent_ever_ = 0;   // of all bodies
+  send_watch watch_;              // of them, while the connection's window is what they wait for
+  clock::time_point watched_at_;  // watch_windows() was called last
   std::size_t streams_ = 0;
   std::size_t held_ = 0;
   std::size_t early_ = 0;  // answers before the peer's end that are to be sent yet
@@ -239,8 +248,13 @@ class session {
   bool noticed_ = false;
   bool asks_ = false;  // behind the GOAWAY that is to be sent, whether it has arrived
   bool polices_pings_ = false;
-  bool is_full_ = false;  // the output: DATA goes on with the next pull()
-  bool dead_ = false;     // nghttp2 must not be called any more
+  bool was_away_ = false;        // who calls watch_windows(), from its last call to the one before
+  bool waits_for_us_ = true;     // what has not been sent: not, or not only, for the peer's windows
+  bool is_slow_ = false;         // the connection's window lets too little go
+  bool has_pulled_all_ = false;  // what the peer's windows let go, and ...
+  bool has_no_window_ = false;   // ... then the connection's was used up
+  bool is_full_ = false;         // the output: DATA goes on with the next pull()
+  bool dead_ = false;            // nghttp2 must not be called any more
 };
 
 }  // namespace bwos::server::h2

@@ -296,10 +296,10 @@ void requests::renew(clock::time_point now) noexcept {
   session_.renew_header(now);
 }
 
-void requests::sweep(clock::time_point now) {
+void requests::sweep() {
   for (exchange* each = newest_; each != nullptr;) {
     exchange& which = *std::exchange(each, each->older_);
-    if (!which.open_ || !which.is_stalled(now, shared_.limits.write_timeout)) continue;
+    if (!which.open_ || !session_.is_stalled(which)) continue;
     count_timeout(metrics::timeout::write);
     session_.reset(which, h2::error::cancel);
   }

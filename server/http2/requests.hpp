@@ -114,8 +114,9 @@ class requests {
   void lost() noexcept;
   /// Behind that, of the peer's inbox.
   void bury(native::inbox_entry& ended) noexcept;
-  /// Now and then: gives up answers that their windows do not let go (--write-timeout).
-  void sweep(clock::time_point now);
+  /// Behind session::watch_windows(): gives up answers that their windows do not let go
+  /// (--write-timeout).
+  void sweep();
   /// When run() is wanted at the latest, though nothing comes.
   [[nodiscard]] clock::time_point deadline() const noexcept {
     return soonest_ == nullptr ? clock::time_point::max() : soonest_->deadline_;

@@ -412,15 +412,16 @@ void peer::look_after(clock::time_point now) {
 void peer::sweep(clock::time_point now) {
   constexpr int steps = 4;  // so much of a timeout is its error
   sweep_at_ = now + std::min(shared_.http2.body_timeout, shared_.http2.write_timeout) / steps;
+  session_.watch_windows(now);
   for (call* each = newest_; each != nullptr;) {
     call& which = *std::exchange(each, each->older_);
     if (which.open_ && which.header_done_) sweep(which, now);
   }
-  if (requests_) requests_->sweep(now);
+  if (requests_) requests_->sweep();
 }
 
 void peer::sweep(call& which, clock::time_point now) {
-  if (which.is_stalled(now, shared_.http2.write_timeout)) {
+  if (session_.is_stalled(which)) {
     shared_.metrics.here().timed_out(metrics::timeout::write);
     answered(which);
     return session_.reset(which, h2::error::cancel);  // its handler is cancelled with it

@@ -260,6 +260,30 @@ class Http2(unittest.TestCase):
         self.assertEqual(self.answer(other, 1), (STATUS_200, b"Hello, World!"))
         self.assertEqual(server.stop(), 0)
 
+    def test_who_opens_a_window_by_a_byte_now_and_then_is_cut_off(self):
+        server = self.serve("--write-timeout", "1s")
+        dripping = self.peer(server)
+        dripping.send(frame(SETTINGS, 0, 0, b"\0\4\0\0\0\0") + get(1, b"/metrics"))
+        ended = threading.Event()
+
+        def drip():
+            while not ended.wait(0.02):
+                dripping.send(frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\1"))
+
+        begun = time.monotonic()
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            self.assertEqual(dripping.until(RST_STREAM), b"\0\0\0\x08")
+        finally:
+            ended.set()
+            thread.join()
+        self.assertGreaterEqual(time.monotonic() - begun, 1)
+        self.assertEqual(server.metrics()['bwos_http_timeouts_total{kind="write"}'], 1)
+        dripping.send(get(3) + frame(WINDOW_UPDATE, 0, 3, b"\0\0\1\0"))
+        self.assertEqual(self.answer(dripping, 3), (STATUS_200, b"Hello, World!"))
+        self.assertEqual(server.stop(), 0)
+
     def test_silent_peers_are_ended(self):
         server = self.serve("--h2-handshake-timeout", "300ms", "--h2-idle-timeout", "500ms", "--body-timeout", "300ms")
         silent = self.peer(server, begin=False)

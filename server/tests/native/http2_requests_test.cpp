@@ -63,18 +63,33 @@ class http_harness {
     return pull();
   }
   std::vector<read_frame> pull() {
-    std::string bytes;
+    std::vector<read_frame> fresh;
     for (bool more = true; more;) {  // ends: with nothing to send
-      http1::byte_buffer output;
-      more = tested.pull(output);
-      bytes += output.view();
+      more = pull_some(&fresh);
       if (more || !tested.has_left() || tested.left() != rest::nothing) continue;
       tested.look(now);  // calls that a busy machine has left for the next turn
       more = true;
     }
-    std::vector<read_frame> fresh = reader_.read(bytes);
-    all.insert(all.end(), fresh.begin(), fresh.end());
     return fresh;
+  }
+  /// One buffer's. True: there is more.
+  bool pull_some(std::vector<read_frame>* into = nullptr) {
+    http1::byte_buffer output;
+    const bool more = tested.pull(output);
+    for (read_frame& each : reader_.read(output.view())) {
+      if (into != nullptr) into->push_back(each);
+      all.push_back(std::move(each));
+    }
+    return more;
+  }
+  /// Looks whenever it is due.
+  void wait(clock::duration time) {
+    const clock::time_point end = now + time;
+    while (tested.deadline() <= end) {  // ends: each look is due later
+      now = std::max(now, tested.deadline());
+      look();
+    }
+    now = end;
   }
   std::vector<read_frame> begin(const std::string& peer_settings = "") {
     return feed(preface + frame(settings, none, 0, peer_settings) + frame(settings, ack, 0, ""));
@@ -135,6 +150,15 @@ std::string get(std::uint32_t stream, const std::string& path) {
 
 std::string post(std::uint32_t stream, const std::string& body, const fields& more = {}) {
   return header_frame(stream, asks("POST", "/echo", more)) + frame(data, end_stream, stream, body);
+}
+
+/// In frames as large as they may be.
+std::string large_post(std::uint32_t stream, const std::string& body) {
+  std::string frames = header_frame(stream, asks("POST", "/echo"));
+  for (std::size_t at = 0; at < body.size(); at += 16'384) {
+    frames += frame(data, none, stream, body.substr(at, 16'384));
+  }
+  return frames + frame(data, end_stream, stream, "");
 }
 
 std::string repeat(int times, const std::string& what) {
@@ -413,6 +437,129 @@ TEST(http2_limits, an_answer_that_its_window_never_lets_go_is_given_up) {
   EXPECT_EQ(connection.answer_to(3).body, "Hello, World!");
   EXPECT_EQ(connection.answer_to(3).reset, -1);
   EXPECT_EQ(connection.timeouts(metrics::timeout::write), 1U);
+}
+
+const std::string no_windows = number(4, 2) + number(0);  // INITIAL_WINDOW_SIZE
+const std::string all_windows = number(4, 2) + number(0x7fffffff);
+
+options_of_harness four_seconds_to_write() {
+  options_of_harness how;
+  how.http.write_timeout = how.http2.write_timeout = 4s;
+  return how;
+}
+
+TEST(http2_slow_readers, that_open_their_window_by_a_byte_now_and_then_are_given_up) {
+  for (const auto apart : {std::chrono::milliseconds(20ms), 100ms, 1000ms, 3000ms}) {
+    SCOPED_TRACE(apart.count());
+    http_harness connection(four_seconds_to_write());
+    connection.begin(no_windows);
+    connection.feed(post(1, std::string(5000, 'x')));
+    const auto begun = connection.now;
+    while (connection.answer_to(1).reset == -1) {
+      ASSERT_LT(connection.now - begun, 10s);
+      connection.wait(apart);
+      connection.feed(frame(window_update, none, 1, number(1)));
+    }
+    EXPECT_GE(connection.now - begun, 4s);
+    EXPECT_EQ(connection.answer_to(1).reset, 8);
+    EXPECT_GT(connection.answer_to(1).body.size(), 0U);
+    EXPECT_EQ(connection.timeouts(metrics::timeout::write), 1U);
+    connection.feed(get(3, "/plaintext") + frame(window_update, none, 3, number(13)));
+    EXPECT_EQ(connection.answer_to(3).body, "Hello, World!");
+  }
+}
+
+TEST(http2_slow_readers, that_open_the_connections_window_so_are_too) {
+  http_harness connection(four_seconds_to_write());
+  connection.begin(all_windows);
+  connection.feed(large_post(1, std::string(65'535, 'x')));
+  connection.feed(post(3, std::string(5000, 'x')) + post(5, std::string(5000, 'x')));
+  EXPECT_TRUE(connection.answer_to(1).ended);
+  const auto begun = connection.now;
+  while (connection.answer_to(3).reset == -1 || connection.answer_to(5).reset == -1) {
+    ASSERT_LT(connection.now - begun, 10s);
+    connection.wait(100ms);
+    connection.feed(frame(window_update, none, 0, number(1)));
+  }
+  EXPECT_GE(connection.now - begun, 4s);
+  EXPECT_EQ(connection.answer_to(1).reset, -1);
+  EXPECT_EQ(connection.timeouts(metrics::timeout::write), 2U);
+}
+
+/// 240 bytes a second: 960 in the time, whenever they come in it.
+TEST(http2_slow_readers, above_the_least_rate_are_not) {
+  for (const int bytes : {25, 250, 1000}) {
+    SCOPED_TRACE(bytes);
+    http_harness connection(four_seconds_to_write());
+    connection.begin(no_windows);
+    connection.feed(large_post(1, std::string(20'000, 'x')));
+    for (int sent = 0; sent < 20'000; sent += bytes) {
+      connection.wait(bytes * 4ms);
+      connection.feed(frame(window_update, none, 1, number(static_cast<std::uint32_t>(bytes))));
+      ASSERT_EQ(connection.answer_to(1).reset, -1) << sent;
+    }
+    EXPECT_EQ(connection.answer_to(1).body.size(), 20'000U);
+    EXPECT_TRUE(connection.answer_to(1).ended);
+  }
+}
+
+TEST(http2_slow_readers, are_waited_for_byte_by_byte_without_a_least_rate) {
+  options_of_harness how = four_seconds_to_write();
+  how.http2.write_rate_min = 0;
+  http_harness connection(how);
+  connection.begin(no_windows);
+  connection.feed(post(1, std::string(100, 'x')));
+  for (int i = 0; i < 100; ++i) {
+    connection.wait(2s);
+    connection.feed(frame(window_update, none, 1, number(1)));
+  }
+  EXPECT_EQ(connection.answer_to(1).body.size(), 100U);
+  EXPECT_TRUE(connection.answer_to(1).ended);
+}
+
+/// The connection as a whole is fast enough, and each stream has its turn much later.
+TEST(http2_slow_readers, do_not_lose_what_waits_behind_other_streams) {
+  http_harness connection(four_seconds_to_write());
+  connection.begin(all_windows);
+  connection.feed(large_post(1, std::string(65'535, 'x')));
+  std::string asked;
+  for (std::uint32_t i = 0; i < 20; ++i) asked += post(2 * i + 3, std::string(3000, 'x'));
+  connection.feed(asked);
+  for (int sent = 0; sent < 60'000; sent += 300) {
+    connection.wait(1s);
+    connection.feed(frame(window_update, none, 0, number(300)));
+  }
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(connection.answer_to(2 * i + 3).reset, -1) << i;
+    EXPECT_EQ(connection.answer_to(2 * i + 3).body.size(), 3000U) << i;
+  }
+}
+
+TEST(http2_slow_readers, are_not_those_for_whom_nobody_had_time) {
+  http_harness connection(four_seconds_to_write());
+  connection.begin(no_windows);
+  connection.feed(post(1, std::string(5000, 'x')));
+  connection.now += 2s;
+  connection.look();
+  connection.now += 60s;  // in which it was sent something else, and not heard
+  connection.feed(frame(window_update, none, 1, number(100)));
+  EXPECT_EQ(connection.answer_to(1).reset, -1);
+
+  // What has more to send than one turn's is behind, whatever the windows.
+  http_harness large(four_seconds_to_write());
+  large.begin(all_windows);
+  large.feed(frame(window_update, none, 0, number(0x7fff0000)));
+  const std::string body(1'000'000, 'x');
+  const std::string bytes = large_post(1, body);
+  large.tested.feed(std::as_bytes(std::span(bytes)), large.now);
+  large.pull_some();
+  for (int i = 0; i < 20; ++i) {
+    large.now += 1s;
+    large.tested.look(large.now);
+  }
+  large.pull();
+  EXPECT_EQ(large.answer_to(1).reset, -1);
+  EXPECT_EQ(large.answer_to(1).body.size(), body.size());
 }
 
 /// What it has sent meanwhile lies unread.

@@ -1199,9 +1199,9 @@ TEST(native_time, a_request_that_drips_ends) {
 TEST(native_time, an_answer_that_its_window_does_not_let_go_ends) {
   peer_harness connection;
   connection.begin(no_window);
-  connection.feed(call_frames(1, "100", "/test/Large") + call_frames(3, "100", "/test/Large"));
+  connection.feed(call_frames(1, "100", "/test/Large") + call_frames(3, "20000", "/test/Large"));
   for (int i = 0; i < 50; ++i) {
-    connection.feed(frame(window_update, none, 3, number(1)));
+    connection.feed(frame(window_update, none, 3, number(250)));
     connection.now += 1s;
     if (connection.now >= connection.tested.deadline()) connection.look();
     EXPECT_FALSE(i < 30 && connection.answer_to(1).reset != -1);

@@ -354,6 +354,52 @@ TEST(native_stream, a_peer_that_takes_nothing_of_what_is_written_is_not_waited_f
   EXPECT_TRUE(connection.answer_to(3).ended || connection.answer_to(3).status == "200");
 }
 
+TEST(native_stream, a_peer_that_takes_a_byte_now_and_then_is_not_waited_for_for_ever_either) {
+  for (const bool connection_too : {false, true}) {
+    SCOPED_TRACE(connection_too);
+    h2::limits bounds;
+    bounds.write_timeout = 4s;
+    stream_harness connection(bounds);
+    connection.begin(connection_too ? number(4, 2) + number(0x7fffffff) : "");
+    connection.feed(call_frames(1, "1000", "/test/Pour"));
+    const auto begun = connection.now;
+    while (connection.answer_to(1).reset == -1) {
+      ASSERT_LT(connection.now - begun, 10s);
+      connection.now += 100ms;
+      connection.feed(connection_too ? frame(window_update, none, 0, number(1))
+                                     : frame(window_update, none, 0, number(100)) +
+                                           frame(window_update, none, 1, number(1)));
+    }
+    EXPECT_GE(connection.now - begun, 4s);
+    EXPECT_EQ(connection.answer_to(1).reset, 8);
+    connection.run_posted();
+    EXPECT_EQ(seen.cancelled, 1);
+    connection.look();
+    EXPECT_FALSE(connection.tested.has_running());
+  }
+}
+
+/// Messages fewer than the least rate's bytes, to a peer that takes each as it comes.
+TEST(native_stream, of_few_bytes_is_not_too_slow_for_its_peer) {
+  h2::limits bounds;
+  bounds.write_timeout = 4s;
+  stream_harness connection(bounds);
+  connection.begin(number(4, 2) + number(0));
+  connection.feed(open(1, "/test/Echo"));
+  std::size_t echoed = 0;
+  for (int i = 0; i < 60; ++i) {
+    connection.feed(frame(data, none, 1, message(named("x"))));
+    connection.now += 1s;
+    connection.look();  // while it waits for its window
+    connection.feed(frame(window_update, none, 1, number(8)));
+    connection.run_posted();
+    connection.look();
+    ASSERT_EQ(connection.answer_to(1).reset, -1) << i;
+    ASSERT_GT(connection.answer_to(1).body.size(), echoed) << i;
+    echoed = connection.answer_to(1).body.size();
+  }
+}
+
 TEST(native_stream, a_message_larger_than_the_window_comes_through_to_one_that_reads) {
   stream_harness connection;
   connection.begin(number(4, 2) + number(0x7fffffff));

@@ -204,6 +204,7 @@ TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
       {{"--queue-age-max", "2m"}, {"--queue-age-max 2m", "0 to 1m"}},
       {{"--queue-age-max", "4999us"}, {"--queue-age-max 4999us", "5ms to 1m"}},
       {{"--h2-acks-max", "10001"}, {"--h2-acks-max 10001", "1 to 10000"}},
+      {{"--h2-write-rate-min", "2MiB"}, {"--h2-write-rate-min 2MiB", "0 to 1MiB"}},
       {{"--drain-delay", "-1s"}, {"--drain-delay -1s", "0 to 24h"}},
       {{"--drain-idle", "1d"}, {"--drain-idle 1d", "0 to 24h"}},
       {{"--pin=maybe"}, {"--pin maybe", "true or false"}},
@@ -322,6 +323,8 @@ TEST(config, serves_grpc_natively_where_it_can_unless_told_otherwise) {
                                "3MiB",
                                "--h2-inflate-ratio-max",
                                "1000",
+                               "--h2-write-rate-min",
+                               "1KiB",
                                "--h2-acks-max",
                                "8",
                                "--h2-handshake-timeout",
@@ -346,6 +349,8 @@ TEST(config, serves_grpc_natively_where_it_can_unless_told_otherwise) {
   EXPECT_EQ(all.http2.output_bytes_max, 2048U);
   EXPECT_EQ(all.http2.request_bytes_max, 3U << 20);
   EXPECT_EQ(all.native.inflate_ratio_max, 1000U);
+  EXPECT_EQ(all.http2.write_rate_min, 1024U);
+  EXPECT_EQ(all.http2.write_bytes_min(), 12U * 1024U);
   EXPECT_EQ(all.http2.acks_max, 8U);
   EXPECT_EQ(all.http2.handshake_timeout, 9s);
   EXPECT_EQ(all.http2.header_timeout, 10s);
@@ -468,6 +473,8 @@ TEST(config, native_grpc_needs_sockets_of_ours_and_each_grpc_its_own_flags) {
             std::string::npos);
   // HTTP/2 is on the HTTP port whoever serves gRPC.
   EXPECT_EQ(accepted(parse({"--h2-acks-max", "2"})).http2.acks_max, 2U);
+  EXPECT_EQ(accepted(parse({"--h2-write-rate-min", "0"})).http2.write_bytes_min(), 1U);
+  EXPECT_EQ(accepted(parse({"--write-timeout", "1ms"})).http2.write_bytes_min(), 1U);
 }
 
 TEST(config, flags_of_what_another_has_turned_off_are_mistakes) {
