@@ -38,6 +38,15 @@ std::size_t resident_bytes() noexcept {
   return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
+/// What is resident, and not in use as the C library knows it: its free blocks, and the program.
+/// (Of its free blocks it does not know which are resident.)
+std::size_t unused_bytes() noexcept {
+  const struct mallinfo2 all = ::mallinfo2();
+  const std::size_t in_use = all.uordblks + all.hblkhd;
+  const std::size_t resident = resident_bytes();
+  return resident > in_use ? resident - in_use : 0;
+}
+
 std::chrono::nanoseconds processor_time() noexcept {
   std::timespec used{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
@@ -51,17 +60,15 @@ void memory_return::look(clock::time_point now) noexcept {
   if (passed < interval) return;
   last_ = now;
   const std::chrono::nanoseconds before = std::exchange(used_, processor_time());
-  const std::size_t resident = resident_bytes();
-  kept_ = std::min(kept_, resident);
-  if (resident < kept_ + worth_bytes || (used_ - before) * quiet_part > passed * workers_) return;
-  const struct mallinfo2 all = ::mallinfo2();
-  // What was given back before is still counted as free, but not resident.
-  if (all.fordblks < worth_bytes || all.fordblks < all.uordblks) return;
+  if (resident_bytes() < worth_bytes || (used_ - before) * quiet_part > passed * workers_) return;
+  const std::size_t unused = unused_bytes();
+  kept_ = std::min(kept_, unused);
+  if (unused < kept_ + worth_bytes) return;
   ::malloc_trim(0);
-  kept_ = resident_bytes();
+  kept_ = unused_bytes();
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - now);
   spdlog::info("{} MiB of free memory given back to the system, in {} ms",
-               (std::max(resident, kept_) - kept_) >> 20, took.count());
+               (std::max(unused, kept_) - kept_) >> 20, took.count());
 }
 
 #else

@@ -28,7 +28,7 @@ class memory_return {
   const unsigned workers_;
   clock::time_point last_;
   std::chrono::nanoseconds used_{0};  // processor time, at the last look
-  std::size_t kept_ = 0;              // resident after the last return, or less since
+  std::size_t kept_ = 0;  // resident and not in use after the last return, or less since
 };
 
 }  // namespace bwos::server

@@ -303,6 +303,11 @@ TEST_P(reactor_contract, makes_room_by_those_that_have_been_idle_longest) {
     EXPECT_EQ(made.receive(1), how);
   };
   for (const char* how : {"3", "9", "&", "5"}) join(how);  // '&' lies before '0'
+  // Each has said how long it has been idle, and waits: nobody runs any more.
+  EXPECT_TRUE(eventually([&] {
+    const pool_statistics now = server.workers.statistics();
+    return now.parked == now.workers.size();
+  }));
   for (const std::size_t longest : {1U, 3U, 0U}) {
     join("-");
     EXPECT_EQ(peers[longest].receive_end(), 0) << longest;
@@ -325,6 +330,10 @@ TEST_P(reactor_contract, lets_few_in_beyond_the_limit_while_those_asked_to_leave
     ASSERT_TRUE(made.send("9"));
     ASSERT_EQ(made.receive(1), "9");
   }
+  EXPECT_TRUE(eventually([&] {
+    const pool_statistics now = server.workers.statistics();
+    return now.parked == now.workers.size();
+  }));
   for (int i = 0; i < 60; ++i) peers.emplace_back(server.address);
   const listener& in = server.accepting;
   EXPECT_TRUE(eventually([&] { return in.accepted() + in.refused() == 100; }));

@@ -386,7 +386,7 @@ void requests::take(native::inbox_entry& ended) {
 
 void requests::lost() noexcept {
   for (exchange* each = newest_; each != nullptr; each = each->older_) {
-    // [request.lost] relaxed: as [request.cancel]. Partner: [request.cancelled].
+    // [request.lost] relaxed: it publishes nothing but itself. Partner: [request.cancelled].
     if (each->run_) each->run_->cancelled.store(true, std::memory_order_relaxed);
   }
 }

@@ -37,12 +37,14 @@ class receive_budget {
   }
 
   void give_back(std::size_t bytes) noexcept {
-    // [budget.give] relaxed: as above. Partner: [budget.take].
+    // [budget.give] relaxed: a number, as in take(); what the bytes were used for is freed by its
+    // owner. Partner: [budget.take].
     taken_.fetch_sub(bytes, std::memory_order_relaxed);
   }
 
   [[nodiscard]] std::size_t taken() const noexcept {
-    // [budget.read] relaxed: a number. Partner: none (tests).
+    // [budget.read] relaxed: a number to show, nothing is read on its strength. Partner: none
+    // (tests).
     return taken_.load(std::memory_order_relaxed);
   }
 

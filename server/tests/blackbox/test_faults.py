@@ -146,7 +146,7 @@ class Faults(unittest.TestCase):
         for s in deaf:
             s.close()
         server.until_metric("bwos_http_connections", 1)
-        until(lambda: server.memory() < before + (64 << 20))
+        until(lambda: server.memory() < before + (96 << 20))
         self.assertEqual(server.stop(), 0)
 
     @unittest.skipIf(is_sanitized(), "a sanitizer's own memory ends with the process's")
