@@ -45,15 +45,16 @@ class batch_turn {
 
   /// `goes_on`: with what the turn before has left of its batch.
   void begin(bool goes_on = false) noexcept {
-    if (!goes_on) {
-      spent_ = 0;
-      hands_on_ = false;
-    }
+    if (!goes_on) spent_ = 0;
+    handed_on_ = 0;
+    hands_on_ = false;
     begun_ = 0;
     is_over_ = false;
   }
 
-  /// Asked before each step but the first: whether the turn is over. It stays so until begin().
+  /// Asked before each step but the first: whether the turn is over. What was handed on counts as
+  /// if it had been run: a batch must not fill the queues that others' work stands in either. It
+  /// stays over until begin().
   [[nodiscard]] bool is_over() noexcept {
     if (is_over_) return true;
     if (begun_ == 0) {
@@ -61,7 +62,8 @@ class batch_turn {
       return false;
     }
     if (++steps_ % steps_per_look == 0) now_ = metrics::now_ticks();
-    return is_over_ = now_ > begun_ && now_ - begun_ > turn_;
+    const ticks passed = now_ > begun_ ? now_ - begun_ : 0;
+    return is_over_ = passed + handed_on_ > turn_;
   }
   /// As is_over(), by the clock.
   [[nodiscard]] bool is_over_now() noexcept {
@@ -81,7 +83,9 @@ class batch_turn {
     const ticks mean = method.get();
     if (spent_ < slice_ || mean <= brief_) return place::here;
     hands_on_ = hands_on_ || (!is_last && workers.has_idle());
-    return hands_on_ ? place::workers : place::here;
+    if (!hands_on_) return place::here;
+    handed_on_ += mean;
+    return place::workers;
   }
 
   /// Runs a handler here and notes how long it took, if that is not known to be little.
@@ -114,9 +118,10 @@ class batch_turn {
   const ticks slice_;
   const ticks turn_;
   const ticks long_;
-  ticks spent_ = 0;  // by the handlers of the batch
-  ticks begun_ = 0;  // the turn; 0: not yet
-  ticks now_ = 0;    // when the clock was read last
+  ticks spent_ = 0;      // by the handlers of the batch
+  ticks handed_on_ = 0;  // what the handlers of the turn that were handed on take on average
+  ticks begun_ = 0;      // the turn; 0: not yet
+  ticks now_ = 0;        // when the clock was read last
   unsigned steps_ = 0;
   bool is_over_ = false;
   unsigned brief_runs_ = 0;
