@@ -280,11 +280,11 @@ h2::stream* requests::open() {
 }
 
 requests::rest requests::run(clock::time_point now) {
-  const bool owed = left_ != rest::nothing;
+  const bool owed = peer_.owes();
   if (!owed) expire(now);
   if (std::exchange(awaits_continue_, false)) invite();
   left_ = run_ready(now);
-  if (owed && left_ == rest::nothing) renew(now);
+  if (owed && !peer_.has_left()) renew(now);
   return left_;
 }
 
@@ -293,7 +293,6 @@ void requests::renew(clock::time_point now) noexcept {
   for (exchange* each = soonest_; each != nullptr; each = each->later_) {
     each->deadline_ = now + shared_.limits.body_timeout;
   }
-  session_.renew_header(now);
 }
 
 void requests::sweep() {

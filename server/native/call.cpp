@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "native/call.hpp"
 
+#include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/message.h>
 
 #include <algorithm>
@@ -40,6 +41,32 @@ std::uint32_t big_endian(const std::byte* from) noexcept {
   std::uint32_t value = 0;
   for (int i = 0; i < 4; ++i) value = value << 8 | static_cast<std::uint32_t>(from[i]);
   return value;
+}
+
+/// What the fields of a message may take beside their bytes: each an entry in a list that doubles,
+/// and an object on the heap where it has a length or is a group. So protobuf keeps those that it
+/// does not know, which is where few bytes become most.
+std::size_t space_of_fields(std::string_view message) {
+  constexpr std::size_t entry = 32;
+  constexpr std::size_t object = 48;
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(message.data()),
+                                            static_cast<int>(message.size()));
+  std::size_t space = 0;
+  bool good = true;
+  while (good) {  // ends: each turn takes a field, or finds none that can be read
+    const std::uint32_t tag = in.ReadTag();
+    if (tag == 0) break;
+    const std::uint32_t type = tag & 7;
+    std::uint64_t number = 0;
+    std::uint32_t size = 0;
+    if (type != 4) space += entry;                // but for the end of a group
+    if (type == 2 || type == 3) space += object;  // a length, or a group
+    if (type == 0) good = in.ReadVarint64(&number);
+    if (type == 1) good = in.Skip(8);
+    if (type == 2) good = in.ReadVarint32(&size) && in.Skip(static_cast<int>(size));
+    if (type == 5) good = in.Skip(4);
+  }
+  return space;
 }
 
 rpc::status no_room() {
@@ -188,13 +215,15 @@ rpc::status call::expand(std::string_view bytes, std::string& to) {
   return no_room();
 }
 
-/// It is charged for what it has become: protobuf makes much of little fields, and keeps the memory
-/// of a message that `into` held before.
+/// It is charged for what it may become, before it does, and then for what it has become: protobuf
+/// makes much of little fields, and keeps the memory of a message that `into` held before.
 rpc::status call::parse(google::protobuf::MessageLite& into, std::string_view bytes) {
+  const bool is_charged = bytes.size() > uncharged_bytes_max || charge_.bytes() > 0;
+  if (is_charged && !charge(bytes.size() + space_of_fields(bytes))) return no_room();
   if (!into.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return rpc::not_readable();
   }
-  if (bytes.size() <= uncharged_bytes_max && charge_.bytes() == 0) return {};
+  if (!is_charged) return {};
   const auto* const full = dynamic_cast<const google::protobuf::Message*>(&into);
   const std::size_t size = full != nullptr ? full->SpaceUsedLong() : 0;
   return charge(std::max(size, bytes.size())) ? rpc::status() : no_room();

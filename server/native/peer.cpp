@@ -100,8 +100,16 @@ void peer::go(clock::time_point now) {
   take_replies();
   run_ready(now);
   if (requests_) requests_->run(now);
+  if (std::exchange(owes_, has_left()) && !owes_) renew(now);
   expire_calls(now);
   settle(now);
+}
+
+/// While calls or requests had to wait nothing was read: what the peer has sent meanwhile is not
+/// late.
+void peer::renew(clock::time_point now) noexcept {
+  renewed_ = now;
+  session_.renew_header(now);
 }
 
 h2::stream* peer::open() {
@@ -426,11 +434,11 @@ void peer::sweep(call& which, clock::time_point now) {
     answered(which);
     return session_.reset(which, h2::error::cancel);  // its handler is cancelled with it
   }
-  if (which.answered_) return;
+  if (which.answered_ || has_left()) return;
   // Of a stream that is not read, the handler is what takes its time.
   const bool reads =
       which.running_ ? which.missing_ > 0 && !which.exchange_->has_unread() : !which.ready_;
-  if (reads && now - which.begun_ >= shared_.http2.body_timeout) {
+  if (reads && now - std::max(which.begun_, renewed_) >= shared_.http2.body_timeout) {
     shared_.metrics.here().timed_out(metrics::timeout::body);
     which.fail(rpc::code::deadline_exceeded, "message not received in time");
   }

@@ -77,6 +77,8 @@ class peer final : h2::application {
   [[nodiscard]] bool has_left() const noexcept {
     return has_ready() || left() != http2::requests::rest::nothing;
   }
+  /// Some were left when the batch before was over: nothing has been received since.
+  [[nodiscard]] bool owes() const noexcept { return owes_; }
   /// Of the HTTP requests.
   [[nodiscard]] http2::requests::rest left() const noexcept {
     return requests_ ? requests_->left() : http2::requests::rest::nothing;
@@ -147,6 +149,7 @@ class peer final : h2::application {
   void settle(clock::time_point now);
   void look_after(clock::time_point now);
   void go(clock::time_point now);
+  void renew(clock::time_point now) noexcept;
   [[nodiscard]] bool leaves() const noexcept;
   bool end_lasting();
   void answered(call& which) noexcept;
@@ -186,9 +189,11 @@ class peer final : h2::application {
   clock::time_point leave_at_;
   clock::time_point cut_at_ = clock::time_point::max();  // what of its calls goes on after its age
   clock::time_point sweep_at_;
+  clock::time_point renewed_;  // when calls or requests had to wait last, and nobody read
   int socket_ = -1;
   leave leave_ = leave::no;
   bool probed_ = false;
+  bool owes_ = false;
   const bool hands_on_;
   bool has_answered_ = false;  // a stream, since look_after()
 };

@@ -299,6 +299,34 @@ TEST(native_turn, what_waits_for_the_next_one_may_be_reset_expire_or_be_lost) {
   EXPECT_EQ(taken, 3);
 }
 
+/// What the peer has sent meanwhile is not late: nobody has read it.
+TEST(native_turn, while_calls_wait_for_theirs_no_header_and_no_message_is_late) {
+  batch_harness connection;
+  connection.workers().somebody_is_idle = false;
+  connection.in_one_turn = true;
+  takes = turn_slice;
+  const std::string header = header_frame(101, request_header());
+  const std::string rest = frame(data, end_stream, 101, message(named("x")));
+  const std::string next = call_frames(107, "y");
+  connection.feed(calls_of_take() + header + rest.substr(0, 12));
+  const std::size_t half = 20;
+  while (connection.tested.has_left()) {
+    connection.now += 20s;
+    connection.look();
+  }
+  connection.feed(rest.substr(12) + call_frames(103, "y", "/test/Take") +
+                  call_frames(105, "z", "/test/Take") + next.substr(0, half));
+  while (connection.tested.has_left()) {
+    connection.now += 20s;
+    connection.look();
+  }
+  connection.feed(next.substr(half));
+  while (connection.tested.has_left()) connection.look();
+  EXPECT_EQ(goaway_code(connection.all), -1);
+  EXPECT_EQ(connection.answer_to(101).field("grpc-status"), "0");
+  EXPECT_EQ(connection.answer_to(107).field("grpc-status"), "0");
+}
+
 int messages_read = 0;
 
 /// Takes its time for each message.

@@ -4,17 +4,20 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "native/compression.hpp"
 #include "peer_harness.hpp"
 
 namespace {
 int allocations = 0;    // by `new`
 long bytes_in_use = 0;  // likewise
+long bytes_peak = 0;    // of those
 }  // namespace
 
 // Not inlined: g++ would take a `new` and the free() of its delete for a mismatch.
@@ -23,6 +26,7 @@ long bytes_in_use = 0;  // likewise
   void* const made = std::malloc(size);
   if (made == nullptr) throw std::bad_alloc();
   bytes_in_use += static_cast<long>(::malloc_usable_size(made));
+  bytes_peak = std::max(bytes_peak, bytes_in_use);
   return made;
 }
 [[gnu::noinline]] void operator delete(void* what) noexcept {
@@ -179,6 +183,27 @@ TEST(native_stream, who_is_idle_keeps_nothing_of_its_largest_message) {
   connection.all.clear();
   connection.all.shrink_to_fit();
   EXPECT_LT(bytes_in_use - before, 50'000);
+}
+
+/// Fields of two bytes each that protobuf does not know: it would make a hundred bytes of each.
+TEST(native_stream, what_would_become_too_large_in_memory_is_not_read) {
+  stream_harness connection;
+  connection.begin();
+  std::uint32_t stream = 1;
+  for (const std::string& field : {std::string("\x7b\x7c"), std::string("\x7a\0", 2)}) {
+    std::string fields;
+    for (int i = 0; i < 2'000'000; ++i) fields += field;
+    std::string small;
+    deflate(encoding::gzip, fields, small);
+    std::string().swap(fields);
+    const long before = bytes_in_use;
+    bytes_peak = before;
+    connection.feed(header_frame(stream, request_header(hello_path, {{"grpc-encoding", "gzip"}})) +
+                    frame(data, end_stream, stream, message(small, 1)));
+    EXPECT_LT(bytes_peak - before, 30'000'000);
+    EXPECT_EQ(connection.answer_to(stream).field("grpc-status"), "8");
+    stream += 2;
+  }
 }
 
 /// As much as the window lets in, of which the handler has read the first half and more.
