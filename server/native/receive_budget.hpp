@@ -14,9 +14,10 @@
 
 namespace bwos::server::native {
 
-/// Messages that are no larger than this are not charged: as many as a connection may have calls
-/// (--grpc-streams-max) are 1 MiB, and they are what an ordinary call brings.
-inline constexpr std::size_t uncharged_bytes_max = 1024;
+/// Messages that are no larger than this are not charged, as most calls bring no more. As many as a
+/// connection may have calls (--grpc-streams-max) are 256 KiB, of which protobuf makes 6 MiB at most
+/// (space_of_fields() in call.cpp).
+inline constexpr std::size_t uncharged_bytes_max = 256;
 
 class receive_budget {
  public:
