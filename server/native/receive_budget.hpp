@@ -15,8 +15,8 @@
 namespace bwos::server::native {
 
 /// Messages that are no larger than this are not charged, as most calls bring no more. As many as a
-/// connection may have calls (--grpc-streams-max) are 256 KiB, of which protobuf makes 6 MiB at most
-/// (space_of_fields() in call.cpp).
+/// connection may have calls (--grpc-streams-max) are 256 KiB, of which protobuf makes 6 MiB at
+/// most (space_of_fields() in call.cpp).
 inline constexpr std::size_t uncharged_bytes_max = 256;
 
 class receive_budget {
