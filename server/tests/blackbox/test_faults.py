@@ -9,15 +9,9 @@ import selectors
 import struct
 import unittest
 
-from harness import SERVER, Server, read_response, until
+from harness import SANITIZED, Server, read_response, until
 
 PLAINTEXT = b"GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n"
-
-
-def is_sanitized():
-    with open(SERVER, "rb") as file:
-        program = file.read()
-    return b"__asan_init" in program or b"__tsan_init" in program
 
 
 def refuse_io_uring():
@@ -124,7 +118,7 @@ class Faults(unittest.TestCase):
         before = resource.prlimit(server.process.pid, resource.RLIMIT_DATA, (data, resource.RLIM_INFINITY))
         return lambda: resource.prlimit(server.process.pid, resource.RLIMIT_DATA, before)
 
-    @unittest.skipIf(is_sanitized(), "which has an allocator of its own")
+    @unittest.skipIf(SANITIZED, "which has an allocator of its own")
     def test_memory_of_a_burst_goes_back_to_the_system(self):
         self.many_descriptors()
         server = self.serve("--write-timeout", "10m")
@@ -149,7 +143,7 @@ class Faults(unittest.TestCase):
         until(lambda: server.memory() < before + (96 << 20))
         self.assertEqual(server.stop(), 0)
 
-    @unittest.skipIf(is_sanitized(), "a sanitizer's own memory ends with the process's")
+    @unittest.skipIf(SANITIZED, "a sanitizer's own memory ends with the process's")
     def test_no_memory_for_a_connection_refuses_it_and_the_others_live(self):
         self.many_descriptors()
         server = self.serve("--idle-timeout", "10m", "--workers", "1")  # whose buffers the first request makes

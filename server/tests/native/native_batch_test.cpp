@@ -345,15 +345,21 @@ task<rpc::status> chews(rpc::context&, rpc::reader<helloworld::HelloRequest>& re
   co_return rpc::status{};
 }
 
+/// Each message takes a turn.
+struct chew_harness : batch_harness {
+  chew_harness() {
+    methods().both_streams("/test/Chew", &chews);
+    in_one_turn = true;
+    takes = turn_slice;
+    messages_read = 0;
+    for (int i = 0; i < 20; ++i) twenty += frame(data, none, 1, message(named(std::to_string(i))));
+  }
+  std::string twenty = header_frame(1, request_header("/test/Chew"));  // and so many messages
+};
+
 TEST(native_turn, a_stream_of_messages_does_not_outlast_it) {
-  batch_harness connection;
-  connection.methods().both_streams("/test/Chew", &chews);
-  connection.in_one_turn = true;
-  takes = turn_slice;
-  messages_read = 0;
-  std::string bytes = header_frame(1, request_header("/test/Chew"));
-  for (int i = 0; i < 20; ++i) bytes += frame(data, none, 1, message(named(std::to_string(i))));
-  connection.feed(bytes + frame(data, end_stream, 1, "") + call_frames(3, "other"));
+  chew_harness connection;
+  connection.feed(connection.twenty + frame(data, end_stream, 1, "") + call_frames(3, "other"));
   EXPECT_GE(messages_read, 1);
   EXPECT_LE(messages_read, 2);
   EXPECT_TRUE(connection.tested.has_left());
@@ -374,14 +380,8 @@ TEST(native_turn, a_stream_of_messages_does_not_outlast_it) {
 }
 
 TEST(native_turn, a_paused_stream_is_cancelled_like_any_other) {
-  batch_harness connection;
-  connection.methods().both_streams("/test/Chew", &chews);
-  connection.in_one_turn = true;
-  takes = turn_slice;
-  messages_read = 0;
-  std::string bytes = header_frame(1, request_header("/test/Chew"));
-  for (int i = 0; i < 20; ++i) bytes += frame(data, none, 1, message(named(std::to_string(i))));
-  connection.feed(bytes);
+  chew_harness connection;
+  connection.feed(connection.twenty);
   connection.tested.lost();
   connection.run_posted();
   connection.tested.bury();
