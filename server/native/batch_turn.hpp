@@ -5,6 +5,7 @@
 // long on average are for the lane, as HTTP's routes are.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -24,8 +25,9 @@ inline constexpr std::chrono::microseconds batch_slice{50};
 /// After its handlers have taken so long, a connection sends what is answered, and yields. Guessed:
 /// a hundred calls of little work and their answers need less, so that they go out in one send.
 inline constexpr std::chrono::microseconds turn_slice{200};
-/// The clock is read after so many steps of a turn that do not read it themselves.
-inline constexpr unsigned steps_per_look = 8;
+/// The clock is read after each step of a turn, but up to so many of them where they are little: as
+/// many as have not taken an eighth of the slice.
+inline constexpr unsigned steps_per_look_max = 8;
 /// To hand a handler on costs about as much as running one that is shorter than this on average.
 inline constexpr std::chrono::microseconds brief_handler{2};
 /// Of those the clock is read for one in so many.
@@ -49,6 +51,7 @@ class batch_turn {
     handed_on_ = 0;
     hands_on_ = false;
     begun_ = 0;
+    steps_per_look_ = 1;
     is_over_ = false;
   }
 
@@ -61,14 +64,9 @@ class batch_turn {
       begun_ = now_ = metrics::now_ticks();
       return false;
     }
-    if (++steps_ % steps_per_look == 0) now_ = metrics::now_ticks();
+    if (++steps_ >= steps_per_look_) look();
     const ticks passed = now_ > begun_ ? now_ - begun_ : 0;
     return is_over_ = passed + handed_on_ > turn_;
-  }
-  /// As is_over(), by the clock.
-  [[nodiscard]] bool is_over_now() noexcept {
-    steps_ = steps_per_look - 1;
-    return is_over();
   }
 
   /// A method of which nothing is known is not.
@@ -110,6 +108,14 @@ class batch_turn {
   }
 
  private:
+  void look() noexcept {
+    const ticks before = now_;
+    now_ = metrics::now_ticks();
+    const bool is_little = now_ - before < turn_ / steps_per_look_max;
+    steps_per_look_ = is_little ? std::min(2 * steps_per_look_, steps_per_look_max) : 1;
+    steps_ = 0;
+  }
+
   static ticks in_ticks(std::chrono::microseconds time, ticks ticks_per_ms) noexcept {
     return static_cast<ticks>(time.count()) * ticks_per_ms / 1000;
   }
@@ -122,7 +128,8 @@ class batch_turn {
   ticks handed_on_ = 0;  // what the handlers of the turn that were handed on take on average
   ticks begun_ = 0;      // the turn; 0: not yet
   ticks now_ = 0;        // when the clock was read last
-  unsigned steps_ = 0;
+  unsigned steps_ = 0;   // since then
+  unsigned steps_per_look_ = 1;
   bool is_over_ = false;
   unsigned brief_runs_ = 0;
   bool hands_on_ = false;  // what is left of the batch

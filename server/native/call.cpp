@@ -137,7 +137,7 @@ call::timing call::timed_by() const noexcept {
 }
 
 bool call::turn_is_over() noexcept {
-  return peer_->turn_.is_over_now();
+  return peer_->turn_.is_over();
 }
 
 std::uint8_t* call::prepare_reply(std::size_t size) {

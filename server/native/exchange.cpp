@@ -102,9 +102,10 @@ rpc::step exchange::try_read(google::protobuf::MessageLite& into) {
   } else {
     held.unlock();
   }
-  why_bad_ = call_.read(into, {at + prefix_size, size - prefix_size}, *at != '\0');
+  rpc::status result = call_.read(into, {at + prefix_size, size - prefix_size}, *at != '\0');
   forget_read();
-  if (!why_bad_.ok()) {
+  if (!result.ok()) {
+    why_bad_ = std::move(result);
     bad();
     return rpc::step::over;
   }
