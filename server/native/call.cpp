@@ -217,34 +217,38 @@ rpc::status call::expand(std::string_view bytes, std::string& to) {
 
 /// It is charged for what it may become, before it does, and then for what it has become: protobuf
 /// makes much of little fields, and keeps the memory of a message that `into` held before.
-rpc::status call::parse(google::protobuf::MessageLite& into, std::string_view bytes) {
+bool call::parse(google::protobuf::MessageLite& into, std::string_view bytes,
+                 rpc::status& why_not) {
   const bool is_charged = bytes.size() > uncharged_bytes_max || charge_.bytes() > 0;
-  if (is_charged && !charge(bytes.size() + space_of_fields(bytes))) return no_room();
-  if (!into.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return rpc::not_readable();
+  if (is_charged && !charge(bytes.size() + space_of_fields(bytes))) {
+    why_not = no_room();
+    return false;
   }
-  if (!is_charged) return {};
+  if (!into.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    why_not = rpc::not_readable();
+    return false;
+  }
+  if (!is_charged) return true;
   const auto* const full = dynamic_cast<const google::protobuf::Message*>(&into);
   const std::size_t size = full != nullptr ? full->SpaceUsedLong() : 0;
-  return charge(std::max(size, bytes.size())) ? rpc::status() : no_room();
+  if (charge(std::max(size, bytes.size()))) return true;
+  why_not = no_room();
+  return false;
 }
 
 /// Of a stream, by its handler.
-rpc::status call::read(google::protobuf::MessageLite& into, std::string_view bytes,
-                       bool compressed) {
+bool call::read(google::protobuf::MessageLite& into, std::string_view bytes, bool compressed,
+                rpc::status& why_not) {
+  if (!compressed) return parse(into, bytes, why_not);
   std::string expanded;
-  if (compressed) {
-    rpc::status result = expand(bytes, expanded);
-    if (!result.ok()) return result;
-    bytes = expanded;
-  }
-  return parse(into, bytes);
+  why_not = expand(bytes, expanded);
+  return why_not.ok() && parse(into, expanded, why_not);
 }
 
-rpc::status call::read_message(google::protobuf::MessageLite& into) {
-  rpc::status result = parse(into, view_);
+bool call::read_message(google::protobuf::MessageLite& into) {
+  const bool good = parse(into, view_, result_);
   forget_message();
-  return result;
+  return good;
 }
 
 void call::handler_ended() noexcept {

@@ -61,8 +61,8 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   void compress_replies() override;
 
   // For the coroutine around the handler.
-  /// Its only message, which is gone then. Not OK: how the call ends.
-  [[nodiscard]] rpc::status read_message(google::protobuf::MessageLite& into);
+  /// Its only message, which is gone then. False: it could not be read, and so the call ends.
+  [[nodiscard]] bool read_message(google::protobuf::MessageLite& into);
   /// Where its handler begins: told before its coroutine starts.
   [[nodiscard]] place begins() const noexcept { return place_; }
   /// Its handler begins when `turn` is invoked, which see.
@@ -104,9 +104,10 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   void own_message();
   void bring(std::span<const std::byte> bytes);
   void forget_message() noexcept;
-  [[nodiscard]] rpc::status read(google::protobuf::MessageLite& into, std::string_view bytes,
-                                 bool compressed);
-  [[nodiscard]] rpc::status parse(google::protobuf::MessageLite& into, std::string_view bytes);
+  [[nodiscard]] bool read(google::protobuf::MessageLite& into, std::string_view bytes,
+                          bool compressed, rpc::status& why_not);
+  [[nodiscard]] bool parse(google::protobuf::MessageLite& into, std::string_view bytes,
+                           rpc::status& why_not);
   [[nodiscard]] rpc::status expand(std::string_view bytes, std::string& to);
   [[nodiscard]] bool charge(std::size_t bytes) noexcept;
   [[nodiscard]] std::size_t message_bytes_max() const noexcept;

@@ -102,10 +102,9 @@ rpc::step exchange::try_read(google::protobuf::MessageLite& into) {
   } else {
     held.unlock();
   }
-  rpc::status result = call_.read(into, {at + prefix_size, size - prefix_size}, *at != '\0');
+  const bool good = call_.read(into, {at + prefix_size, size - prefix_size}, *at != '\0', why_bad_);
   forget_read();
-  if (!result.ok()) {
-    why_bad_ = std::move(result);
+  if (!good) {
     bad();
     return rpc::step::over;
   }

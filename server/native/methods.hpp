@@ -34,10 +34,7 @@ template <class Request, class Reply>
 handler_run run_unary(call& of, rpc::unary_handler<Request, Reply> handler) {
   Request request;
   Reply reply;
-  if (rpc::status read = of.read_message(request); !read.ok()) {
-    of.end_handler(std::move(read));
-    co_return;
-  }
+  if (!of.read_message(request)) co_return;
   const bool is_wanted = co_await handler_turn(of);
   if (!is_wanted) {
     of.end_handler({rpc::code::cancelled, {}});
@@ -55,10 +52,7 @@ handler_run run_unary(call& of, rpc::unary_handler<Request, Reply> handler) {
 template <class Request, class Reply>
 handler_run run_server_stream(call& of, rpc::server_stream_handler<Request, Reply> handler) {
   Request request;
-  if (rpc::status read = of.read_message(request); !read.ok()) {
-    of.end_handler(std::move(read));
-    co_return;
-  }
+  if (!of.read_message(request)) co_return;
   rpc::writer<Reply> replies(of.messages());
   of.end_handler(co_await handler(of, request, replies));
 }
