@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from harness import FLAGS, Server, until
+from harness import FLAGS, SANITIZED, Server, until
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
@@ -244,7 +244,8 @@ class Native(unittest.TestCase):
         except (TimeoutError, socket.timeout, BrokenPipeError, ConnectionResetError):
             pass
         self.assertLess(sent, 20000)
-        self.assertLess(server.memory() - before, 30 << 20)
+        # A sanitizer keeps for a while what was freed: some 20 KiB for each call.
+        self.assertLess(server.memory() - before, 100 << 20 if SANITIZED else 30 << 20)
         server.until_metric('bwos_http_timeouts_total{kind="write"}', 1)
         self.assertEqual(server.stop(), 0)
 
