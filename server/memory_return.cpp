@@ -53,7 +53,15 @@ std::chrono::nanoseconds processor_time() noexcept {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
+/// From so many bytes on a block is mapped by itself. A guess: far above what a request takes, and
+/// what it costs to map and clear it is little beside what it takes to fill it.
+constexpr int mapped_bytes = 256 << 10;
+
 }  // namespace
+
+memory_return::memory_return(unsigned workers) noexcept : workers_(workers) {
+  ::mallopt(M_MMAP_THRESHOLD, mapped_bytes);
+}
 
 void memory_return::look(clock::time_point now) noexcept {
   const auto passed = now - last_;
@@ -73,6 +81,7 @@ void memory_return::look(clock::time_point now) noexcept {
 
 #else
 
+memory_return::memory_return(unsigned workers) noexcept : workers_(workers) {}
 void memory_return::look(clock::time_point) noexcept {}
 
 #endif
