@@ -22,7 +22,7 @@ LEVEL = 0.05
 TOO_FEW = "too few rounds to tell"  # no order of these values would give a p below the level, all rows being tested
 # Flags and CPUs of the servers are among the commands.
 NOT_COMPARED = ("utc", "load_before", "client_machine.load_before", "finished", "resumed", "scenario.targets",
-                "scenario.question", "scenario.variants")  # fmt: skip
+                "scenario.tolerance", "scenario.question", "scenario.variants")  # fmt: skip
 UNSET = ("", "None", "False", "0", "not recorded")
 
 

@@ -21,7 +21,7 @@ from lib import hosts, measure, page, plans, report, resume, tools  # noqa: E402
 from lib.hosts import Hosts, Lost  # noqa: E402
 from lib.measure import REPOSITORY, Failed  # noqa: E402
 from lib.rounds import Measurement, Settings, progress  # noqa: E402
-from lib.scenario import Cell, Scenario  # noqa: E402
+from lib.scenario import Cell, Scenario, running  # noqa: E402
 from lib.servers import missing_program, missing_variant  # noqa: E402
 
 # What the command line may say otherwise than the plan; kept in machine.json, so that --resume does the same.
@@ -213,6 +213,11 @@ def available(
     if not kept:
         raise Failed("no server to measure")
     names = [variant.name for variant in kept]
+    for cell in [each for each in cells if not running(kept, each)]:
+        leave_out(cell.name, f"none of its servers is measured: {', '.join(cell.variants)}")
+        cells.remove(cell)
+    if not cells:
+        raise Failed("nothing of it can be measured with these servers")
     if any(cell.busy and not cell.rate for cell in cells) and scenario.calibrate_with not in names:
         raise Failed(f"{scenario.calibrate_with} decides the rates: measure it too, or give --rates")
     for note in hosts.short_queues(on, max(cell.connections for cell in cells)):

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 from lib import stats
 from lib.kept import Run
 from lib.report import load_of
+from lib.scenario import running
+from lib.sweeps import sweeps
 
 INK = "#767676"
 # After Okabe and Ito, told apart by the color-blind, without what a white or black background swallows.
@@ -46,28 +48,6 @@ STYLE = {
 class Picture:
     stem: str
     caption: str
-
-
-def sweeps(cells: list[SimpleNamespace]) -> tuple[list[list[SimpleNamespace]], list[SimpleNamespace]]:
-    """Groups of three cells or more that differ in one load alone, in its rising order; and the other cells. How long
-    and how often each was measured is no matter."""
-    changing = {"name", "connections", "rate", "busy", "of_peak", "threads", "client_cpu"}
-    changing |= {"rounds", "seconds", "warmup", "timeout"}
-    groups: dict[str, list[SimpleNamespace]] = {}
-    for cell in cells:
-        same = {key: value for key, value in vars(cell).items() if key not in changing | {"classes"}}
-        classes = [{**vars(each), "connections": 0} for each in cell.classes]
-        groups.setdefault(repr((sorted(same.items()), classes)), []).append(cell)
-    rising, others = [], []
-    for group in groups.values():
-        key = next(
-            (key for key in ("connections", "rate") if len({getattr(c, key) for c in group}) == len(group)), None
-        )
-        if key and len(group) > 2:
-            rising.append(sorted(group, key=lambda cell: getattr(cell, key)))
-        else:
-            others += group
-    return rising, others
 
 
 def load_axis(cells: list[SimpleNamespace]) -> tuple[str, list[float]]:
@@ -179,7 +159,10 @@ class _Artist:
         """The heading and one line of names in their colours over all panels."""
         from matplotlib.lines import Line2D
 
-        shown = [each.name for each in self.variants if self.run.values(cells[0].name, each.name, "requests_per_s")]
+        shown = [
+            each.name for each in self.variants
+            if any(self.run.values(cell.name, each.name, "requests_per_s") for cell in cells)
+        ]  # fmt: skip
         handles = [Line2D([], [], color=self.look[n][0], marker=self.look[n][1], markersize=5, label=n) for n in shown]
         if hollow:
             handles.append(Line2D([], [], color=INK, marker="o", markersize=5, markerfacecolor=PAPER, linestyle="none",
@@ -346,23 +329,25 @@ class _Artist:
     # Rows: one of panels for each cell, in each panel a line for each server.
 
     def rows(self, cells, panels, draw, finish, stem: str, caption: str) -> None:
-        """`draw` puts one server's figures into a panel, `finish` scales a column of panels, which share their axis."""
+        """`draw` puts one server's figures into a panel, `finish` scales a column of panels, which share their axis.
+        All cells have the servers of the first one."""
         panels = [panel for panel in panels if self.measured(cells, panel[0])]
         if not panels:
             return
-        size = (1.2 + 3.6 * len(panels), 0.3 + (0.62 + 0.23 * len(self.variants)) * len(cells))
+        variants = running(self.variants, cells[0])
+        size = (1.2 + 3.6 * len(panels), 0.3 + (0.62 + 0.23 * len(variants)) * len(cells))
         figure, axes = self.pyplot.subplots(
             len(cells), len(panels), figsize=size, layout="constrained", squeeze=False, sharex="col", sharey="row"
         )
         figure.suptitle(self.name, x=0.01, ha="left")
-        names = [each.name for each in self.variants]
+        names = [each.name for each in variants]
         for row, cell in zip(axes, cells):
             row[0].set_yticks(range(len(names)), names)
             row[0].set_ylim(len(names) - 0.4, -0.6)
             asked = f" of {cell.path}" if cell.tool == "wrk" else ""
             row[0].set_title(f"{cell.name}: {load_of(cell)}{asked}", loc="left", fontweight="bold")
             for ax, panel in zip(row, panels):
-                for place, each in enumerate(self.variants):
+                for place, each in enumerate(variants):
                     draw(ax, place, cell, each, panel)
                 ax.tick_params(axis="y", length=0)
                 ax.grid(axis="y", visible=False)
@@ -372,7 +357,7 @@ class _Artist:
             for ax in column:
                 ax.tick_params(axis="x", labelbottom=True)
         for row in axes:
-            for tick, each in zip(row[0].get_yticklabels(), self.variants):
+            for tick, each in zip(row[0].get_yticklabels(), variants):
                 tick.set_color(self.look[each.name][0])
         self.save(figure, stem, caption)
 
@@ -465,6 +450,7 @@ def draw(run: Run, folder: Path) -> list[Picture]:
     chunks: list[list] = []
     for cell in others:
         alike = chunks and len(chunks[-1]) < CELLS_MAX and chunks[-1][0].tool == cell.tool
+        alike = alike and chunks[-1][0].variants == cell.variants
         alike = alike and [each.name for each in chunks[-1][0].classes] == [each.name for each in cell.classes]
         chunks[-1].append(cell) if alike else chunks.append([cell])
     for cells in chunks:

@@ -17,10 +17,11 @@ from lib.scenario import TEXTS
 
 # What an older or newer run may not say of itself.
 CELL = {"tool": "?", "connections": 0, "path": "", "script": "", "threads": 1, "client_cpu": None, "streams": 1,
-        "classes": (), "rate": 0, "body": 0, "pipeline": 1}  # fmt: skip
+        "classes": (), "rate": 0, "body": 0, "pipeline": 1, "variants": ()}  # fmt: skip
 VARIANT = {"program": "", "flags": (), "cpu": None}
 TARGET = {"versus": None, "less": False}
-SCENARIO = {"question": "", "hypothesis": "", "baseline": None, "targets": (), "cells": (), "variants": ()}
+SCENARIO = {"question": "", "hypothesis": "", "baseline": None, "targets": (), "cells": (), "variants": (),
+            "tolerance": 0}  # fmt: skip
 
 FULL = 0.95  # of its CPU or of its threads: from there on somebody is the limit; as in the text report
 SHARED_FULL = 0.90  # guessed: of CPUs that server and client share; the rest goes to interrupts and wake-ups

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lib import figures, kept, report, stats
 from lib.kept import Run
+from lib.scenario import running
 
 # Metric, name, and +1 where less is better, -1 where more is.
 COMPARED = [("requests_per_s", "throughput", -1), ("server_cpu_us", "CPU per request", 1),
@@ -108,8 +109,9 @@ def _inline(path: Path) -> str:
 def _cell_section(run: Run, cell) -> str:
     records = [record for record in run.records if record["cell"] == cell.name]
     rows = report.cell_rows(run.scenario, records, cell.name)
-    limits = [run.limit(cell, each) for each in run.scenario.variants]
-    busy = [run.middle(cell.name, each.name, "client_cpus") for each in run.scenario.variants]
+    variants = running(run.scenario.variants, cell)
+    limits = [run.limit(cell, each) for each in variants]
+    busy = [run.middle(cell.name, each.name, "client_cpus") for each in variants]
     if any(value is not None for value in busy):
         rows[0].insert(2, "client's CPUs")
         for row, value in zip(rows[1:], busy):
@@ -164,7 +166,8 @@ def render(run: Run, pictures: list[figures.Picture], ratios: list[list], missin
         count = f"{verdicts.count('met')} of {len(verdicts)} met, {verdicts.count('undecided')} undecided"
         parts.append(
             f'<h2>Targets: {count}</h2>\n<p class="quiet">Met or missed with the whole interval, undecided where that '
-            f"contains the limit or is the range of fewer than {stats.ROUNDS_LEAST} rounds.</p>\n{_table(targets)}"
+            "contains the limit (with the tolerance that stands beside it) or is the range of fewer than "
+            f"{stats.ROUNDS_LEAST} rounds.</p>\n{_table(targets)}"
         )
     lost = losses(run)
     if len(lost) > 1:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lib.measure import REPOSITORY, Failed
-from lib.scenario import METRICS, Cell, RequestClass, Scenario, Target, burn, say_hello
+from lib.scenario import METRICS, Cell, RequestClass, Scenario, Target, burn, running, say_hello
 from lib.servers import Variant
 
 FOLDER = REPOSITORY / "loadtest" / "plans"
@@ -80,7 +80,7 @@ PLAN = {
     "question": (TEXT, REQUIRED), "minutes": (number(0.1, 24 * 60), REQUIRED), "rounds": (whole(1, 1000), 10),
     "rounds_max": (whole(1, 1000), None), "seconds": (whole(1, 3600), 3), "baseline": (TEXT, None),
     "calibrate_with": (TEXT, None), "variants": (TABLES, REQUIRED), "cells": (TABLES, REQUIRED),
-    "targets": (TABLES, []),
+    "targets": (TABLES, []), "tolerance": (number(0, 1), 0),
 }  # fmt: skip
 VARIANT = {
     "name": (NAMED, REQUIRED), "program": (one_of("bwos-server", *PEERS), "bwos-server"), "flags": (WORDS, ()),
@@ -93,6 +93,7 @@ CELL = {
     "cpu": (one_of("server", "client"), None), "streams": (one_or_more(COUNT), [1]), "classes": (TABLES, []),
     "rate": (RATE, 0), "busy": (one_or_more(SHARE), [0]), "of_peak": (SHARE, 0), "warmup": (SECONDS, None),
     "rounds": (whole(1, 1000), 0), "seconds": (whole(1, 3600), 0), "timeout": (whole(1, 3600), 0),
+    "variants": (one_or_more(TEXT), []),
 }  # fmt: skip
 CLASS = {
     "name": (NAMED, None), "connections": (COUNT, None), "path": (PATH, None),
@@ -184,8 +185,10 @@ def _check_load(table: Table, cell: Cell) -> None:
         )
 
 
-def _cells(table: Table, cpus: dict[str, int]) -> list[Cell]:
+def _cells(table: Table, cpus: dict[str, int], variants: list[str]) -> list[Cell]:
     """One for each of the swept values, in the order in which they stand."""
+    for name in table["variants"]:
+        table.member("variants", name, variants)
     for key, tools in TOOLS_OF.items():
         if key in table and table["tool"] not in tools:
             raise table.wrong(f"{key} is nothing to {table['tool']}, only to {', '.join(tools)}")
@@ -214,7 +217,7 @@ def _cells(table: Table, cpus: dict[str, int]) -> list[Cell]:
             name, table["tool"], path=table["path"], threads=table["threads"], client_cpu=cpus.get(table["cpu"]),
             classes=tuple(_class(each, chosen["connections"]) for each in classes), rate=table["rate"],
             of_peak=table["of_peak"], warmup=warmup, rounds=table["rounds"], seconds=table["seconds"],
-            timeout=table["timeout"], **chosen,
+            timeout=table["timeout"], variants=tuple(table["variants"]), **chosen,
         )  # fmt: skip
         if cell.classes and sum(each.connections for each in cell.classes) != cell.connections:
             raise table.wrong("classes: where there are several, each has its own connections, or is over another")
@@ -224,11 +227,17 @@ def _cells(table: Table, cpus: dict[str, int]) -> list[Cell]:
     return cells
 
 
-def _targets(table: Table, variants: list[str], cells: list[str]) -> list[Target]:
+def _targets(table: Table, variants: list[str], cells: dict[str, Cell]) -> list[Target]:
     for key in ("variant", "cells"):
         for value in table[key] or ():
             table.member(key, value, variants if key == "variant" else cells)
     table.member("versus", table["versus"], variants)
+    for cell in map(cells.get, table["cells"] or cells):
+        for key in ("variant", "versus"):
+            for name in table[key] if key == "variant" else filter(None, [table[key]]):
+                if cell.variants and name not in cell.variants:
+                    running_there = ", ".join(cell.variants)
+                    raise table.wrong(f"{key} = {name!r} does not run in the cell {cell.name!r}: {running_there} do")
     if table["less"] and not table["versus"]:
         raise table.wrong("less is the difference to `versus`, which is missing")
     return [
@@ -258,8 +267,8 @@ def parse(file: str, text: str, cpus: tuple[int, int]) -> Scenario:
         raise Failed(f"{file}: {error}") from error
     chosen = dict(zip(("server", "client"), cpus))
     variants = [_variant(table, chosen) for table in plan.tables("variants", VARIANT)]
-    cells = [cell for table in plan.tables("cells", CELL) for cell in _cells(table, chosen)]
     names = [variant.name for variant in variants]
+    cells = [cell for table in plan.tables("cells", CELL) for cell in _cells(table, chosen, names)]
     _named_once(plan, "variants", names)
     _named_once(plan, "cells", [cell.name for cell in cells])
     for key in ("baseline", "calibrate_with"):
@@ -268,7 +277,7 @@ def parse(file: str, text: str, cpus: tuple[int, int]) -> Scenario:
         if cell.busy and not plan["calibrate_with"]:
             why = f"calibrate_with is missing: the cell {cell.name!r} has busy; it is one of {', '.join(names)}"
             raise plan.wrong(why)
-        for variant in variants:
+        for variant in running(variants, cell):
             if cell.calls and not variant.needs_grpc:
                 raise plan.wrong(f"the cell {cell.name!r} calls, the variant {variant.name!r} has no grpc = true")
     rounds_max = plan["rounds_max"] or max(30, plan["rounds"])
@@ -276,11 +285,12 @@ def parse(file: str, text: str, cpus: tuple[int, int]) -> Scenario:
         raise plan.wrong(f"rounds_max = {rounds_max}: it must be at least rounds = {plan['rounds']}")
     targets = [
         each for table in plan.tables("targets", TARGET)
-        for each in _targets(table, names, [cell.name for cell in cells])
+        for each in _targets(table, names, {cell.name: cell for cell in cells})
     ]  # fmt: skip
     return Scenario(
         Path(file).stem, plan["question"], tuple(variants), tuple(cells), plan["baseline"], tuple(targets),
         plan["calibrate_with"], hypothesis[2:].strip(), plan["minutes"], plan["rounds"], rounds_max, plan["seconds"],
+        plan["tolerance"],
     )  # fmt: skip
 
 

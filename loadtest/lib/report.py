@@ -12,7 +12,7 @@ from statistics import median
 from lib import stats
 from lib.hosts import Hosts
 from lib.measure import REPOSITORY
-from lib.scenario import Scenario
+from lib.scenario import Scenario, running
 
 # Metric, heading, format.
 METRICS = [
@@ -63,7 +63,8 @@ def _ratio(records, cell, variant, baseline, metric) -> str:
 
 def cell_rows(scenario: Scenario, records: list[dict], cell: str) -> list[list[str]]:
     """The first one is the heading."""
-    names = [variant.name for variant in scenario.variants]
+    among = next(each for each in scenario.cells if each.name == cell)
+    names = [variant.name for variant in running(scenario.variants, among)]
     columns = [
         (metric, heading, form)
         for metric, heading, form in METRICS
@@ -94,6 +95,7 @@ def cell_table(scenario: Scenario, records: list[dict], cell: str) -> str:
 def target_rows(scenario: Scenario, records: list[dict]) -> list[list[str]]:
     """The first one is the heading; the last column is the verdict."""
     rows = [["target", "median", "interval", "limit", "rounds", ""]]
+    tolerance = scenario.tolerance
     for target in scenario.targets:
         for cell in target.cells:
             if target.versus:
@@ -104,20 +106,22 @@ def target_rows(scenario: Scenario, records: list[dict]) -> list[list[str]]:
                 values = list(stats.by_round(records, cell, target.variant, target.metric).values())
                 what = f"{target.metric} {target.variant}, {cell}"
             found = stats.estimate(values)
-            form = "{:.3f}" if target.versus and not target.less else "{:,.0f}"
+            is_ratio = target.versus and not target.less
+            form = "{:.3f}" if is_ratio else "{:,.0f}"
+            limit = form.format(target.limit) + (f" + {tolerance:g}" if is_ratio and tolerance else "")
             if found is None:
-                rows.append([what, "-", "-", form.format(target.limit), "0", "not measured"])
+                rows.append([what, "-", "-", limit, "0", "not measured"])
                 continue
-            limit = form.format(target.limit)
-            rows.append([what, form.format(found.median), found.spread(form), limit, str(found.count),
-                         _verdict(found, target.limit)])  # fmt: skip
+            verdict = _verdict(found, target.limit + (tolerance if is_ratio else 0))
+            rows.append([what, form.format(found.median), found.spread(form), limit, str(found.count), verdict])
     return rows
 
 
-def _verdict(found: stats.Estimate, limit: float) -> str:
-    if found.is_range or found.low <= limit < found.high:
+def _verdict(found: stats.Estimate, most: float) -> str:
+    """`most` is the limit and its tolerance: met where the interval ends there at most, missed where it begins above."""
+    if found.is_range or found.low <= most < found.high:
         return "undecided"
-    return "met" if found.high <= limit else "MISSED"
+    return "met" if found.high <= most else "MISSED"
 
 
 def target_table(scenario: Scenario, records: list[dict]) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from lib import agent, calibrate, hosts, idle, soak, stats, tools
 from lib.hosts import Hosts, LinkLost
 from lib.measure import Failed
-from lib.scenario import METRICS, TEXTS, WIDTH_MAX, Cell, Scenario
+from lib.scenario import METRICS, TEXTS, WIDTH_MAX, Cell, Scenario, running
 from lib.servers import Server, Variant
 
 COLUMNS = [
@@ -191,7 +191,7 @@ class Measurement:
 
     def _share_of_peak(self, cell: Cell) -> float:
         peaks = []
-        for variant in self.scenario.variants:
+        for variant in running(self.scenario.variants, cell):
             with ExitStack() as stack:
                 server = self._started(variant, f"peak-{cell.name}-{variant.name}")
                 stack.callback(server.stop)
@@ -257,7 +257,7 @@ class Measurement:
         source = random.Random(f"{self.settings.seed}/{number}")
         runs = []
         for cell in self.scenario.cells:
-            order = list(self.scenario.variants)
+            order = running(self.scenario.variants, cell)
             source.shuffle(order)
             if self.scenario.rounds_of(cell, number) == number:
                 runs += [(place, cell, variant) for place, variant in enumerate(order, start=1)]

@@ -73,11 +73,17 @@ class Cell:
     rounds: int = 0  # at most; 0: all there are
     seconds: int = 0  # of each run; 0: the scenario's
     timeout: int = 0  # of wrk: seconds after which an answer is an error; 0: its 2
+    variants: tuple[str, ...] = ()  # the names of those that it runs; empty: all of the scenario's
 
     @property
     def calls(self) -> bool:
         """True when it talks gRPC."""
         return self.tool in ("ghz", "h2load") or any(each.protocol == "grpc" for each in self.classes)
+
+
+def running(variants, cell) -> list:
+    """Those of the variants that the cell runs. Kept runs ask as well, whose cells and variants are read from JSON."""
+    return [each for each in variants if not cell.variants or each.name in cell.variants]
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,7 @@ class Scenario:
     rounds: int = 10
     rounds_max: int = 30
     seconds: int = 3  # of each run
+    tolerance: float = 0  # by how much the interval of a target that is a ratio may exceed its limit
 
     def rounds_of(self, cell: Cell, rounds: int) -> int:
         """How many of so many rounds the cell takes part in: the first ones."""
@@ -116,9 +123,11 @@ class Scenario:
 
     def runs(self, rounds: int) -> int:
         """In so many rounds."""
-        return sum(self.rounds_of(cell, rounds) for cell in self.cells) * len(self.variants)
+        return sum(self.rounds_of(cell, rounds) * len(running(self.variants, cell)) for cell in self.cells)
 
     def loaded_s(self, rounds: int) -> float:
         """How long the tools load the servers in so many rounds."""
-        each = ((self.seconds_of(cell) + cell.warmup) * self.rounds_of(cell, rounds) for cell in self.cells)
-        return sum(each) * len(self.variants)
+        return sum(
+            (self.seconds_of(cell) + cell.warmup) * self.rounds_of(cell, rounds) * len(running(self.variants, cell))
+            for cell in self.cells
+        )

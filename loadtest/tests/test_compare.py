@@ -51,6 +51,23 @@ class Compare(unittest.TestCase):
         self.assertEqual({of[key] for key in of if "/" not in key[2]}, {"differs"})
         self.assertEqual({of[key] for key in of if "/" in key[2]}, {"within noise"})
 
+    def test_a_cell_that_one_run_measured_with_fewer_servers_is_compared_by_those(self):
+        cells = (replace(made_up.SCENARIO.cells[0], variants=("floor",)), made_up.SCENARIO.cells[1])
+        some = replace(made_up.SCENARIO, cells=cells, targets=made_up.SCENARIO.targets[1:])
+        made = [each for each in made_up.records(seed=2) if each["variant"] == "floor" or each["cell"] == "64"]
+        a, b = self.run_of("a", made_up.records(seed=1)), self.run_of("b", made, some)
+        self.assertEqual({key[:2] for key in self.verdicts(a, b)}, {("c64", "floor"), ("64", "ours"), ("64", "floor")})
+        self.assertEqual(compare.differences(a.facts, b.facts), ["  scenario.cells.c64.variants: none | floor"])
+
+    def test_a_run_that_knows_no_variants_of_cells_differs_in_nothing(self):
+        a, b = self.run_of("a", made_up.records(seed=1)), self.run_of("b", made_up.records(seed=2))
+        for cell in a.facts["scenario"]["cells"]:
+            del cell["variants"]
+        del a.facts["scenario"]["tolerance"]
+        self.assertEqual(compare.differences(a.facts, b.facts), [])
+        b.facts["scenario"]["tolerance"] = 0.03
+        self.assertEqual(compare.differences(a.facts, b.facts), [], "as with the targets")
+
     def test_a_dearer_server_shows_in_its_rows_alone(self):
         made = made_up.records(seed=2, rounds=12)
         for entry in made:

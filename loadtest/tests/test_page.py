@@ -173,6 +173,22 @@ class Page(Folder):
         self.assertRegex(text, r"ours / floor, c64</td>.*<td class=\"good\">met</td>")
         self.assertRegex(text, r"ours / floor, 64</td>.*<td class=\"bad\">MISSED</td>")
 
+    def test_a_page_of_cells_that_run_some_of_the_servers(self):
+        cells = (replace(made_up.SCENARIO.cells[0], variants=("floor",)), made_up.SCENARIO.cells[1])
+        scenario = replace(made_up.SCENARIO, cells=cells, targets=made_up.SCENARIO.targets[1:])
+        made = [e for e in made_up.records(scenario) if e["variant"] == "floor" or e["cell"] == "64"]
+        made_up.write(self.folder, made, scenario)
+        text = self.write()
+        sections = (text.partition(f"<h3>{name}:")[2] for name in ("c64", "64"))
+        of_c64, of_64 = (each.partition("<h3>")[0].partition("<details>")[0] for each in sections)
+        self.assertEqual((of_c64.count("<td>ours</td>"), of_64.count("<td>ours</td>")), (0, 1))
+        self.assertRegex(of_c64, r"<td>floor</td><td>8</td><td>0\.\d\d</td>", "the CPUs of its own client")
+        self.assertIn("Targets: 0 of 1 met", text)
+        with (self.folder / "ratios.csv").open() as file:
+            self.assertEqual({row["cell"] for row in csv.DictReader(file)}, {"64"})
+        head, row = page.losses(kept.load(self.folder))
+        self.assertRegex(row[head.index("CPU per request")], r"^64 1\.1\d$")
+
     def test_a_loss_to_a_peer_is_said_plainly(self):
         run = self.run_of()
         head, row = page.losses(run)
@@ -293,6 +309,15 @@ class Groups(Folder):
             figures.load_axis(rising[0]), ("requests/s asked for (% of the CPUs busy)", [30_000, 60_000, 90_000])
         )
         self.assertEqual(figures.load_texts(rising[0]), ["30%", "60%", "90%"])
+
+    def test_the_same_loads_on_other_servers_are_curves_of_their_own(self):
+        cells = [Cell(f"c{n}", connections=n, variants=("ours",)) for n in (1, 2, 3)] + [Cell("c4", connections=4)]
+        cells += [Cell(f"o{n}", connections=n, variants=("floor",)) for n in (1, 2, 3)]
+        scenario = replace(made_up.SCENARIO, cells=tuple(cells), targets=())
+        rising, others = figures.sweeps(self.run_of(scenario).scenario.cells)
+        names = [[cell.name for cell in group] for group in rising]
+        self.assertEqual(names, [["c1", "c2", "c3", "c4"], ["o1", "o2", "o3"]])
+        self.assertEqual(others, [])
 
     def test_loads_that_are_not_calibrated_are_named_by_what_they_are(self):
         cells = [Cell(f"r{n}", "bwos-load", rate=1000 * n) for n in (3, 60)]
@@ -423,6 +448,20 @@ class Figures(Folder):
         ]
         made = [e | ({"p99_us": "", "p90_us": "", "p50_us": ""} if e["cell"] == "own" else {}) for e in made]
         self.assertEqual(len(self.draw(kept.load(made_up.write(self.folder, made, scenario)))), 4)
+
+    def test_servers_stand_where_they_run(self):
+        cells = tuple(Cell(f"c{n}", connections=n, variants=("ours",)) for n in (1, 2, 3))
+        cells += (Cell("c4", connections=4), Cell("own", "ghz", 3), Cell("alone", "ghz", 4, variants=("ours",)))
+        scenario = replace(made_up.SCENARIO, cells=cells, targets=())
+        made = [e for e in made_up.records(scenario) if e["variant"] == "ours" or e["cell"] in ("c4", "own")]
+        run, seen = kept.load(made_up.write(self.folder, made, scenario)), {}
+        self.addCleanup(lambda: sys.modules["matplotlib.pyplot"].close("all"))
+        with mock.patch.object(figures._Artist, "save", lambda _, figure, stem, __: seen.update({stem: figure})):
+            figures.draw(run, run.folder)
+        names = lambda stem: [tick.get_text() for tick in seen[stem].axes[0].get_yticklabels()]  # noqa: E731
+        self.assertEqual((names("costs own"), names("costs alone")), (["ours", "floor"], ["ours"]))
+        legend = [text.get_text() for text in seen["curves wrk /plaintext"].legends[0].texts]
+        self.assertEqual(legend[:2], ["ours", "floor"], "the one with a single point too")
 
     def test_a_run_that_failed_altogether_has_a_page(self):
         made = [entry | {"failed": "it died"} for entry in made_up.records()]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lib import plans
 from lib.measure import Failed
-from lib.scenario import Target
+from lib.scenario import Target, running
 
 CPUS = (3, 5)
 GOOD = """# It is fast.
@@ -102,6 +102,27 @@ class Right(unittest.TestCase):
         # 3 s each, but 7 s in two cells; 2 s before `deep`, half a second before the three of bwos-load.
         self.assertAlmostEqual(scenario.loaded_s(1), 2 * (6 * 3 + 2 * 7 + 2 + 3 * 0.5))
 
+    def test_cells_may_run_some_of_the_variants(self):
+        text = GOOD.replace("seconds = 7", 'seconds = 7, variants = "floor"')
+        scenario = parse(text.replace("limit = 1.1", 'limit = 1.1, cells = "deep"'))
+        cells = {cell.name: cell for cell in scenario.cells}
+        self.assertEqual([cells[name].variants for name in ("c64", "e16", "e1024")], [(), ("floor",), ("floor",)])
+        self.assertEqual([each.name for each in running(scenario.variants, cells["e16"])], ["floor"])
+        self.assertEqual([each.name for each in running(scenario.variants, cells["c64"])], ["ours", "floor"])
+        # Six cells with two variants and two with one, those of 7 s, in 3 rounds at most.
+        self.assertEqual([scenario.runs(rounds) for rounds in (1, 4)], [6 * 2 + 2, 6 * 2 * 4 + 2 * 3])
+        self.assertAlmostEqual(scenario.loaded_s(1), 2 * (6 * 3 + 2 + 3 * 0.5) + 2 * 7)
+
+    def test_a_variant_without_grpc_may_stand_beside_cells_that_do_not_run_it(self):
+        text = CALLS.replace("[{ name", '[{ name = "plain" }, { name').replace("tool =", 'variants = "ours", tool =')
+        self.assertEqual({cell.variants for cell in parse(text).cells}, {("ours",)})
+        with self.assertRaisesRegex(Failed, "the cell 'idle' calls, the variant 'plain' has no grpc"):
+            parse(text.replace('"idle", variants = "ours"', '"idle"'))
+
+    def test_a_plan_may_tolerate_a_little(self):
+        self.assertEqual(parse(GOOD).tolerance, 0)
+        self.assertEqual(parse(GOOD.replace("minutes = 2", "minutes = 2\ntolerance = 0.03")).tolerance, 0.03)
+
 
 class Wrong(unittest.TestCase):
     # What is replaced by what, and a part of what must be said.
@@ -155,6 +176,11 @@ class Wrong(unittest.TestCase):
         ('versus = "floor"', 'versus = "tokio"', r"targets\[1\]: versus = 'tokio': there is none; there are ours, floor"),
         ('["ours", "floor"]', '["ours", "flor"]', "variant = 'flor': there is none; there are ours, floor"),
         ('cells = "c64"', 'cells = ["c65"]', "cells = 'c65': there is none; there are c64, c256"),
+        ("seconds = 7", 'variants = ["ours", "flor"]', r"cells\[2\] 'e\{body\}': variants = 'flor': there is none; there are ours, floor"),
+        ("seconds = 7", "variants = []", r"variants = \[\]: it must be a text, or a list of such"),
+        ("seconds = 7", 'variants = ["ours"]', r"targets\[1\]: versus = 'floor' does not run in the cell 'e16': ours do"),
+        ("seconds = 7", 'variants = "floor"', r"targets\[1\]: variant = 'ours' does not run in the cell 'e16': floor do"),
+        ("minutes = 2", "minutes = 2\ntolerance = 3", "tolerance = 3: it must be a number from 0 to 1"),
         ('cells = "c64"', "less = true", "less is the difference to `versus`, which is missing"),
         ("limit = 900", 'limit = "900"', "limit = '900': it must be a number"),
     )  # fmt: skip
@@ -184,9 +210,17 @@ class Kept(unittest.TestCase):
 
     def test_http_has_the_loads_that_it_is_for(self):
         cells = plans.load(plans.FOLDER / "http.toml", CPUS).cells
-        self.assertEqual({cell.connections for cell in cells}, {100, 200, 500, 1000, 2000, 5000, 10_000})
+        loads = {100, 200, 500, 1000, 2000, 5000, 10_000}
         for body in (0, 16, 1024, 65536):
-            self.assertEqual(sum(cell.body == body for cell in cells), 7)
+            self.assertEqual({cell.connections for cell in cells if cell.body == body}, loads)
+
+    def test_cells_with_a_target_of_http_and_skew_have_ten_rounds(self):
+        for name in ("http", "skew"):
+            scenario = plans.load(plans.FOLDER / f"{name}.toml", CPUS)
+            asked = {cell for target in scenario.targets for cell in target.cells}
+            for cell in scenario.cells:
+                rounds = scenario.rounds_of(cell, scenario.rounds)
+                self.assertTrue(rounds == 10 if cell.name in asked else rounds <= 3, f"{cell.name}: {rounds}")
 
     def test_the_readme_names_every_key(self):
         text = (plans.FOLDER.parent / "README.md").read_text()

@@ -58,6 +58,31 @@ class Tables(unittest.TestCase):
         self.assertRegex(self.verdict(1.08, 1.12, 1.12), r"^1\.120 +\[1\.080, 1\.120\] +1\.100 +3 +undecided$")
         self.assertRegex(self.verdict(1.11, 1.12, 1.12), r"^1\.120 +\[1\.110, 1\.120\] +1\.100 +3 +MISSED$")
 
+    def test_a_tolerance_is_added_to_the_limit_of_a_ratio(self):
+        for ratios, verdict in (
+            ((1.10, 1.12, 1.125), "met"), ((1.12, 1.12, 1.135), "undecided"), ((1.11, 1.14, 1.15), "undecided"),
+            ((1.135, 1.14, 1.15), "MISSED"), ((1.0, 1.0), "undecided"),
+        ):  # fmt: skip
+            records = [record(n, "ours", 5 * ratio) for n, ratio in enumerate(ratios)]
+            records += [record(n, "floor", 5.0) for n, _ in enumerate(ratios)]
+            _, ratio, absolute = report.target_table(replace(SCENARIO, tolerance=0.03), records).splitlines()
+            self.assertRegex(ratio, rf" 1\.100 \+ 0\.03 +{len(ratios)} +{verdict}$")
+            self.assertRegex(absolute, r" 5 +\d +", "the limit of a figure that is no ratio is what it is")
+
+    def test_a_cell_has_rows_of_those_that_it_runs(self):
+        cells = (Cell("c64", variants=("floor",)), Cell("c256"))
+        scenario = replace(SCENARIO, cells=cells, targets=(replace(SCENARIO.targets[0], cells=("c256",)),))
+        records = [record(1, "floor", 5.0)]
+        records += [record(n, name, 5.0) | {"cell": "c256"} for n in (1, 2, 3) for name in ("ours", "floor")]
+        first = lambda cell: [row[0] for row in report.cell_rows(scenario, records, cell)]  # noqa: E731
+        self.assertEqual((first("c64"), first("c256")), (["variant", "floor"], ["variant", "ours", "floor"]))
+        self.assertRegex(report.text(scenario, records), r"c256 +1\.000 +\[1\.000, 1\.000\] +1\.100 +3 +met")
+
+    def test_a_cell_that_lacks_the_baseline_has_no_ratios(self):
+        scenario = replace(SCENARIO, cells=(Cell("c64", variants=("ours",)),), targets=())
+        rows = report.cell_rows(scenario, [record(1, "ours", 5.0)], "c64")
+        self.assertEqual([row[-2:] for row in rows], [["CPU / floor", "p99 / floor"], ["-", "-"]])
+
     def test_two_rounds_decide_no_target(self):
         self.assertRegex(self.verdict(1.07, 1.08), r"\(1\.070 to 1\.080\) +1\.100 +2 +undecided$")
         self.assertRegex(self.verdict(1.2), r"\(1\.200 to 1\.200\) +1\.100 +1 +undecided$")

@@ -8,6 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from unittest import mock
 
+import run
+
 from lib import resume
 from lib.measure import Failed
 from lib.scenario import Cell, Scenario
@@ -68,6 +70,26 @@ class GoingOn(unittest.TestCase):
         fewer = replace(SCENARIO, variants=SCENARIO.variants[:1])
         self.assertIn("the program epoll_floor, the scenario's variants: not as", self.refused(fewer))
         self.assertIn("the scenario's cells: not as", self.refused(replace(SCENARIO, cells=SCENARIO.cells[::-1])))
+        some = tuple(replace(cell, variants=("ours",)) for cell in SCENARIO.cells)
+        self.assertIn("the scenario's cells: not as", self.refused(replace(SCENARIO, cells=some)))
+
+    def test_a_run_whose_cells_name_variants_goes_on(self):
+        some = replace(SCENARIO, cells=tuple(replace(cell, variants=("ours",)) for cell in SCENARIO.cells))
+        facts = {"scenario": json.loads(json.dumps(asdict(some))), "same": self.fingerprint(some)}
+        resume.check(self.folder, facts, some, self.fingerprint(some))
+
+    def test_cells_none_of_whose_variants_is_measured_are_left_out(self):
+        some = tuple(replace(cell, variants=(name,)) for cell, name in zip(SCENARIO.cells, ("ours", "floor")))
+        scenario, on = replace(SCENARIO, cells=some), mock.Mock(one_machine=True)
+        with mock.patch.multiple(run, missing=mock.Mock(return_value=None), progress=mock.Mock()), \
+                mock.patch.multiple(run, missing_variant=mock.Mock(return_value=None)), \
+                mock.patch.object(run.hosts, "short_queues", return_value=[]):  # fmt: skip
+            found, left_out = run.available(scenario, {"only": ["floor"]}, False, self.folder, on)
+            self.assertEqual([cell.name for cell in found.cells], ["b"])
+            self.assertEqual(left_out, ["a: none of its servers is measured: ours"])
+            self.assertEqual(found.runs(1), 1)
+            with self.assertRaisesRegex(Failed, "nothing of it can be measured with these servers"):
+                run.available(replace(scenario, cells=some[:1]), {"only": ["floor"]}, False, self.folder, on)
 
     def test_a_folder_that_is_no_run_or_is_done(self):
         for content, said in ((None, "not the folder of a run: .*No such file"), ("{", "not the folder of a run"),

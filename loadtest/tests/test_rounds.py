@@ -83,6 +83,23 @@ class Rates(unittest.TestCase):
         self.assertGreater(rates["c"], 0.7 * 30_000 * 0.95)
         self.assertEqual(measured.scenario.cells[0].rate, rates["c"])
 
+    def test_the_peak_is_that_of_those_that_the_cell_runs(self):
+        cells = (Cell("c", "bwos-load", 2, of_peak=0.5, variants=("a",)),)
+        asked = set()
+
+        def keeps_up(which, cell, rate):
+            asked.add(which.variant.name)
+            return rate <= 50_000
+
+        started = lambda variant, log: mock.Mock(variant=variant)  # noqa: E731
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(rounds, "progress"):
+            some = replace(scenario("p99_us"), cells=cells)
+            measured = Measurement(some, Settings(Path("."), mock.Mock()), Path(folder))
+            with mock.patch.multiple(measured, _keeps_up=keeps_up, _started=started):
+                measured.calibrate()
+            measured.close()
+        self.assertEqual(asked, {"a"})
+
 
 class Order(unittest.TestCase):
     def test_every_variant_takes_every_place(self):
@@ -199,6 +216,22 @@ class GoingOn(unittest.TestCase):
         self.assertEqual(Counter(cell for _, cell, _ in measured.runs), {"c": 6, "few": 4})
         self.assertNotIn((3, "few", "a"), measured.runs)
 
+    def test_a_cell_runs_the_variants_that_it_names_and_goes_on_with_them(self):
+        cells = (Cell("c"), Cell("some", variants=("b",)), Cell("few", rounds=1, variants=("a",)))
+        some = replace(self.scenario, cells=cells, targets=(Target("p99_us", "a", "b", 1.1, ("c",)),))
+        expected = {**dict.fromkeys(self.all, 1), (1, "few", "a"): 1} | {(n, "some", "b"): 1 for n in (1, 2, 3)}
+        self.assertEqual(some.runs(3), len(expected))
+        for stop_at in range(len(expected)):
+            with self.subTest(stop_at), tempfile.TemporaryDirectory() as folder:
+                before = Faked(some, folder, stop_at).measured()
+                after = Faked(some, folder).measured()
+                self.assertEqual(Counter(before.runs + after.runs), Counter(expected))
+                self.assertEqual({each["order"] for each in after.records if each["cell"] != "c"}, {1})
+
+    def test_a_server_that_no_cell_runs_is_not_started(self):
+        measured = Faked(replace(self.scenario, cells=(Cell("some", variants=("b",)),)), self.folder).measured()
+        self.assertEqual(measured.started, ["01-b.log", "02-b.log", "03-b.log"])
+
     def test_a_cell_that_takes_no_more_part_adds_no_rounds(self):
         cells = (Cell("c", rounds=3), Cell("d"))
         measured = Figures(self.folder, "server_cpu_us", lambda number: 1.0 + 0.5 * (number % 2))
@@ -264,6 +297,11 @@ class TimeLeft(unittest.TestCase):
             measured.records = [record]
             measured._report(record, took_s=6.0)  # twice its 3 s; of 60 s of load 57 are to come
             self.assertTrue(said.call_args.args[0].startswith("[1/8, 1.9 min left] round 1 c a: FAILED"), said.call_args)
+            measured.scenario = replace(measured.scenario, cells=(cells[0], replace(cells[1], variants=("b",))))
+            measured._spent_s = measured._spent_on_s = 0
+            measured._report(record, took_s=3.0)  # of 12 s and 24 s of load 33 are to come
+            self.assertTrue(said.call_args.args[0].startswith("[1/6, 0.6 min left]"), said.call_args)
+            measured.scenario = replace(measured.scenario, cells=cells)
             measured._spent_s = measured._spent_on_s = 0  # as if another session went on
             measured.records = [record, record | {"cell": "long"}]
             measured._report(measured.records[-1], took_s=12.0)
