@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "timer/wheel.hpp"
+#include "io/timer/wheel.hpp"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "queue/block.hpp"
+#include "queue_support.hpp"
 #include "seed.hpp"
 
 // What every queue with an owner and thieves promises. Instantiate with a queue of std::uintptr_t.
@@ -33,52 +33,6 @@ inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;
 #endif
-
-using value = std::uintptr_t;
-inline constexpr std::uint32_t round_before_wrap = 0xffff'fffdU;  // 2^32 - 3
-
-/// Puts until full or beyond `max`; returns how many, with values from `first` on.
-template <class Owner>
-value fill(Owner& owner, value first, value max) {
-  value next = first;
-  while (next - first <= max && owner.put(next)) ++next;
-  return next - first;
-}
-
-/// All that a thief finds by looking at every block once, each block's in order.
-template <class Queue>
-std::vector<value> steal_everywhere(Queue& queue) {
-  std::vector<value> stolen;
-  std::vector<value> batch(Queue::block_entries);
-  const auto thief = queue.as_thief();
-  for (std::size_t i = 0; i < Queue::block_count; ++i) {
-    while (thief.sample(i)) {
-      const steal_result got = thief.steal(i, batch.data(), batch.size());
-      if (got.status != steal_status::ok) {
-        ADD_FAILURE() << "sampled alone, but the steal failed";
-        return stolen;
-      }
-      stolen.insert(stolen.end(), batch.data(), batch.data() + got.count);
-    }
-  }
-  return stolen;
-}
-
-/// A steal of 1 to max entries of a random block; appends to `to`. The entries of one steal were
-/// put in a row.
-template <class Queue>
-void steal_at_random(const typename Queue::thief& thief, random_source& random,
-                     std::vector<value>& to) {
-  const std::size_t block = random.below(Queue::block_count);
-  if (!thief.sample(block)) return;
-  value batch[Queue::block_entries];
-  const std::size_t max = 1 + random.below(Queue::block_entries);
-  const steal_result got = thief.steal(block, batch, max);
-  ASSERT_EQ(got.count != 0, got.status == steal_status::ok);
-  ASSERT_LE(got.count, max);
-  for (std::size_t i = 1; i < got.count; ++i) ASSERT_EQ(batch[i], batch[0] + i);
-  to.insert(to.end(), batch, batch + got.count);
-}
 
 /// Whether the lists hold 1 to `last`, each once.
 inline void expect_each_once(const std::vector<std::vector<value>>& lists, value last) {
@@ -221,6 +175,77 @@ TYPED_TEST_P(queue_contract, one_thread_in_random_order_agrees_with_a_deque) {
   EXPECT_TRUE(std::equal(rest.begin(), rest.end(), model.begin(), model.end()));
 }
 
+TYPED_TEST_P(queue_contract, every_block_with_something_to_steal_lies_in_the_range) {
+  random_source random(test::seed());
+  const auto thief = this->queue_->as_thief();
+  std::vector<value> stolen;
+  value next = 1;
+  value v = 0;
+  const auto put_or_get = [&](bool put) {
+    if (put) {
+      next += this->owner_.put(next) ? 1 : 0;
+    } else {
+      this->owner_.get(v);
+    }
+  };
+  for (int steps = 20'000; steps > 0;) {
+    // Runs of random length, so that the queue is now full, now empty.
+    const bool putting = random.below(2) == 0;
+    for (std::uint32_t run = random.below(2 * TypeParam::capacity) + 1; run > 0 && steps > 0;
+         --run, --steps) {
+      switch (random.below(8)) {
+        case 0:
+          this->owner_.share();
+          break;
+        case 1:
+          steal_at_random<TypeParam>(thief, random, stolen);
+          break;
+        case 2:
+          put_or_get(!putting);
+          break;
+        default:
+          put_or_get(putting);
+      }
+      expect_range_covers<TypeParam>(thief);
+      if (this->HasFatalFailure()) return;
+    }
+  }
+}
+
+// I7 and idle_set's I1: the owner puts and looks at the idle word, a worker announces itself there
+// and looks through the range, each by a read-modify-write. One of them must see the other.
+TYPED_TEST_P(queue_contract, put_and_announcement_cannot_miss_each_other) {
+  constexpr unsigned rounds = 2'000;
+  std::atomic<unsigned> idle{0};
+  std::atomic<unsigned> turn{0};  // 2 * round + 1: both may begin; even: the worker has looked
+  bool worker_saw = false;
+  std::thread worker([&] {
+    const auto thief = this->queue_->as_thief();
+    for (unsigned round = 0; round < rounds; ++round) {
+      while (turn.load() != 2 * round + 1) std::this_thread::yield();
+      idle.fetch_add(1);
+      worker_saw = finds_something(thief);
+      turn.store(2 * round + 2);
+    }
+  });
+  unsigned missed = 0;
+  unsigned met_by_both = 0;
+  for (unsigned round = 0; round < rounds; ++round) {
+    idle.store(0);
+    turn.store(2 * round + 1);
+    const bool was_put = this->owner_.put(round + 1);
+    this->owner_.share();
+    const bool owner_saw = idle.fetch_add(0) != 0;
+    while (turn.load() != 2 * round + 2) std::this_thread::yield();
+    missed += owner_saw || worker_saw ? 0 : 1;
+    met_by_both += owner_saw && worker_saw ? 1 : 0;
+    value v = 0;
+    EXPECT_TRUE(was_put && this->owner_.get(v));
+  }
+  worker.join();
+  EXPECT_EQ(missed, 0U) << "of " << rounds << " rounds; both saw in " << met_by_both;
+}
+
 /// The owner does `steps` random puts, gets and shares while `thieves` steal; then everything put
 /// was taken once.
 template <class Queue>
@@ -284,6 +309,8 @@ REGISTER_TYPED_TEST_SUITE_P(queue_contract, new_queue_is_empty, owner_gets_in_th
                             after_share_a_thief_finds_every_entry,
                             drain_front_takes_the_oldest_and_at_most_a_block,
                             one_thread_in_random_order_agrees_with_a_deque,
+                            every_block_with_something_to_steal_lies_in_the_range,
+                            put_and_announcement_cannot_miss_each_other,
                             every_element_is_got_or_stolen_once);
 
 }  // namespace bwos::test

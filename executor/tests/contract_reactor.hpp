@@ -302,8 +302,10 @@ TEST_P(reactor_contract, wakes_a_parked_worker_for_a_post_from_outside) {
 }
 
 TEST_P(reactor_contract, sends_and_receives_on_whichever_worker_runs_the_connection) {
+  options many_pieces = settings();
+  many_pieces.receive_bytes = 4096;
   std::unique_ptr<test_server> server;
-  server = std::make_unique<test_server>(settings(), [&](stream peer) -> task<void> {
+  server = std::make_unique<test_server>(many_pieces, [&](stream peer) -> task<void> {
     mover other(server->workers);
     std::vector<std::byte> kept;
     for (;;) {  // ends with the peer

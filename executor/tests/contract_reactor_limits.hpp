@@ -10,8 +10,8 @@
 #include <memory>
 #include <optional>
 
+#include "io/stream/address.hpp"
 #include "reactor_fixture.hpp"
-#include "stream/address.hpp"
 
 namespace bwos::test {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "reactor/epoll_reactor.hpp"
+#include "io/epoll/epoll_reactor.hpp"
 
 namespace bwos {
 namespace {

@@ -42,6 +42,7 @@ template <class Side>
 concept can_steal = requires(Side& side, value v) {
   { side.steal(0, &v, 1) } -> std::same_as<steal_result>;
   { side.sample(0) } -> std::same_as<bool>;
+  { side.in_use() } -> std::same_as<block_range>;
 };
 
 template <class Queue>
@@ -234,6 +235,53 @@ TEST(fifo_queue, put_takes_a_shared_front_block_back_to_see_whether_thieves_empt
     ASSERT_TRUE(owner.get(v));
     EXPECT_EQ(v, expected);
   }
+}
+
+/// The blocks of the range, in its order.
+template <class Queue>
+std::vector<std::size_t> blocks_in_use(Queue& queue) {
+  const block_range range = queue.as_thief().in_use();
+  std::vector<std::size_t> blocks;
+  for (std::size_t i = 0; i < range.count; ++i) blocks.push_back(range[i]);
+  return blocks;
+}
+
+TEST(fifo_queue, the_range_follows_front_and_back_round_the_ring) {
+  using blocks = std::vector<std::size_t>;
+  fifo_queue<value, 2, 3> queue;
+  auto& owner = queue.as_owner();
+  value v = 0;
+  EXPECT_EQ(blocks_in_use(queue), blocks({0})) << "the front block may be shared any time";
+  for (value next = 1; next <= 4; ++next) ASSERT_TRUE(owner.put(next));
+  EXPECT_EQ(blocks_in_use(queue), blocks({0, 1}));
+  ASSERT_TRUE(owner.get(v) && owner.get(v));
+  EXPECT_EQ(blocks_in_use(queue), blocks({0, 1})) << "the front has not moved yet";
+  ASSERT_TRUE(owner.get(v));
+  EXPECT_EQ(blocks_in_use(queue), blocks({1}));
+  ASSERT_TRUE(owner.put(5) && owner.put(6) && owner.put(7));
+  EXPECT_EQ(blocks_in_use(queue), blocks({1, 2, 0}));
+  ASSERT_TRUE(owner.put(8) && owner.get(v));
+  EXPECT_EQ(v, 4U);
+  ASSERT_TRUE(owner.put(9)) << "back laps into the exhausted front block";
+  EXPECT_EQ(blocks_in_use(queue), blocks({1, 2, 0}));
+  ASSERT_TRUE(owner.get(v));
+  EXPECT_EQ(blocks_in_use(queue), blocks({2, 0, 1}));
+  while (owner.get(v)) continue;
+  EXPECT_EQ(v, 9U);
+  EXPECT_EQ(blocks_in_use(queue), blocks({1}));
+}
+
+TEST(fifo_queue, a_full_queue_has_all_its_blocks_in_use) {
+  fifo_queue<value, 4, 128> queue;
+  ASSERT_EQ(fill(queue.as_owner(), 1, 4 * 128), 4U * 128U);
+  EXPECT_EQ(blocks_in_use(queue).size(), 128U);
+  thief_view thief(queue);
+  for (std::size_t block = 1; block < 128; ++block) ASSERT_EQ(thief.steal(block, 4).size(), 4U);
+  EXPECT_EQ(blocks_in_use(queue).size(), 128U) << "thieves leave the range alone";
+  value v = 0;
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(queue.as_owner().get(v));
+  EXPECT_FALSE(queue.as_owner().get(v));
+  EXPECT_EQ(blocks_in_use(queue), std::vector<std::size_t>({127}));
 }
 
 TEST(fifo_queue, rounds_wrap) {

@@ -8,16 +8,31 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 
 namespace bwos::test {
 
-/// From now on the system call of this number fails with EPERM in the calling thread and the ones
-/// that it starts. Cannot be taken back: for a child process. False: the kernel has no filters.
-inline bool forbid_call(unsigned number) {
-  std::array<sock_filter, 4> program{{
+/// Which of a system call's uses: those where `argument`, counted from 0, has of the bits in `mask`
+/// exactly `value`. By default all.
+struct call_uses {
+  unsigned argument = 0;
+  std::uint32_t mask = 0;
+  std::uint32_t value = 0;
+};
+
+/// From now on the system call of this number fails with `error` in the calling thread and the ones
+/// that it starts. Cannot be taken back: for a child process, or a thread that ends. False: the
+/// kernel has no filters.
+inline bool forbid_call(unsigned number, int error = EPERM, call_uses which = {}) {
+  const auto argument = static_cast<std::uint32_t>(  // its lower half
+      offsetof(seccomp_data, args) + which.argument * sizeof(std::uint64_t));
+  std::array<sock_filter, 7> program{{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, which.mask),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, which.value, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error)),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   }};
   const sock_fprog filter{.len = program.size(), .filter = program.data()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "park/idle_set.hpp"
+#include "scheduler/idle_set.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "park/futex_parker.hpp"
+#include "base/futex_parker.hpp"
 
 namespace bwos {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 TEST(idle_set, claims_nobody_while_all_are_awake) {
   idle_set named(idle_set::form::named, 1, 1);
   EXPECT_FALSE(named.claim(0).claimed);
-  EXPECT_FALSE(named.sleeper_unsearched(0));
+  EXPECT_FALSE(named.may_claim());
 }
 
 TEST(idle_set, claims_a_sleeper_once_and_makes_it_a_searcher) {
@@ -63,10 +63,11 @@ TEST(idle_set, a_searcher_excuses_its_word_and_no_other) {
   named.announce(0, 0, false);
   named.announce(1, 0, false);
   EXPECT_TRUE(named.begin_search(0));
-  EXPECT_FALSE(named.sleeper_unsearched(0));
+  EXPECT_TRUE(named.may_claim());
   const idle_set::claim_result claim = named.claim(0);
   EXPECT_TRUE(claim.claimed);
   EXPECT_EQ(claim.word, 1U);
+  EXPECT_FALSE(named.may_claim());
 }
 
 TEST(idle_set, only_so_many_search_of_their_own_accord) {
@@ -76,6 +77,7 @@ TEST(idle_set, only_so_many_search_of_their_own_accord) {
   EXPECT_FALSE(named.begin_search(0));
   EXPECT_FALSE(named.end_search(0));
   EXPECT_TRUE(named.end_search(0));
+  EXPECT_EQ(named.searching(), 0U);
 }
 
 TEST(idle_set, counts_of_a_group_stay_exact_whoever_takes_the_token) {
@@ -88,7 +90,7 @@ TEST(idle_set, counts_of_a_group_stay_exact_whoever_takes_the_token) {
   EXPECT_TRUE(counted.leave(0, 1, false));  // none parked: it is the claimed one, token or not
   EXPECT_EQ(counted.searching(), 1U);
   EXPECT_TRUE(counted.end_search(0));
-  counted.announce(0, 0, true == false);
+  counted.announce(0, 0, false);
   EXPECT_FALSE(counted.leave(0, 0, true));  // a stale token
   EXPECT_EQ(counted.parked(), 0U);
 }

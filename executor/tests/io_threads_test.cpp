@@ -225,6 +225,29 @@ TEST_P(io_threads_on, free_everything_that_waits_at_their_end) {
   }
 }
 
+TEST_P(io_threads_on, let_go_of_what_handlers_captured_with_the_listener_or_at_their_end) {
+  captures counted;
+  std::deque<listener> open;  // outlive the executor
+  {
+    guest_executor where(io_settings(GetParam(), 2));
+    for (int i = 0; i < 2; ++i) {
+      open.emplace_back(where.io, "127.0.0.1:0", 128)
+          .start([kept = counted.make()](stream peer) { return echo(std::move(peer)); }, no_limit);
+    }
+    tcp_client first(open.front().address());
+    tcp_client second(open.back().address());
+    ASSERT_TRUE(is_answered(first));
+    ASSERT_TRUE(is_answered(second));
+    open.front().close();
+    ASSERT_TRUE(eventually([&] { return open.front().closed(); }));
+    EXPECT_EQ(counted.alive, 2);
+    first.close();
+    EXPECT_TRUE(eventually([&] { return counted.alive == 1; }));
+  }
+  EXPECT_EQ(counted.alive, 0);
+  EXPECT_EQ(counted.deaths, 2);
+}
+
 /// However much is ready: a busy executor is not posted to again. What it discards then is all of
 /// it.
 TEST_P(io_threads_on, post_what_is_ready_as_one) {

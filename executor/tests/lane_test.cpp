@@ -183,7 +183,7 @@ TEST_P(lane_on, an_entry_of_age_is_served_above_the_cap) {
     });
     ASSERT_TRUE(eventually([&] { return begun == 1; }));
     if (round % 2 == 0) {
-      ASSERT_TRUE(eventually([&] { return under_test.core().idle.parked() == 1; }));
+      ASSERT_TRUE(eventually([&] { return under_test.core().work().idle.parked() == 1; }));
     }
     const auto pushed = std::chrono::steady_clock::now();
     long_call::post(under_test, [&] {
@@ -205,7 +205,7 @@ TEST_P(lane_on, an_entry_pushed_by_the_only_server_comes_of_age) {
     std::atomic<bool> second = false;
     std::atomic<int> ended = 0;
     long_call::post(under_test, [&] {
-      const auto other_sleeps = [&] { return under_test.core().idle.parked() == 1; };
+      const auto other_sleeps = [&] { return under_test.core().work().idle.parked() == 1; };
       EXPECT_TRUE(eventually(other_sleeps, 100us));
       long_call::post(under_test, [&] {
         second = true;

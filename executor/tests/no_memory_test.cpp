@@ -99,6 +99,30 @@ TEST_P(no_memory_on, those_above_the_limit_are_closed_without_a_word) {
   server.finish();
 }
 
+TEST_P(no_memory_on, whichever_allocation_of_a_start_fails_it_can_be_tried_again) {
+  captures counted;
+  pool workers(settings());
+  int failures = 0;
+  for (std::size_t which = 0; which < 12; ++which) {
+    listener accepting(workers, "127.0.0.1:0", 8);
+    listener::handler serve = [kept = counted.make()](stream peer) {
+      return echo(std::move(peer));
+    };
+    try {
+      const no_memory once(which, which);
+      accepting.start(serve, 8);
+    } catch (const std::exception&) {
+      ++failures;
+      accepting.start(serve, 8);
+    }
+    tcp_client client(accepting.address());
+    EXPECT_TRUE(is_answered(client)) << which;
+  }
+  EXPECT_GE(failures, 3);
+  workers.join();
+  EXPECT_EQ(counted.alive, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(epoll_shared, no_memory_on,
                          testing::Values(flavour{reactor_kind::epoll, 8}), worker_count_name);
 INSTANTIATE_TEST_SUITE_P(io_uring, no_memory_on,

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "io/epoll/epoll_reactor.hpp"
 #include "pool_fixture.hpp"
-#include "reactor/epoll_reactor.hpp"
 
 namespace bwos {
 namespace {
@@ -46,8 +46,8 @@ int posts_that_ran(pool& where, int count, Ready ready) {
 
 std::uint64_t parks_of(pool& where) {
   std::uint64_t parks = 0;
-  for (unsigned i = 0; i < where.core().slots(); ++i) {
-    parks += where.core().slot(i).statistics().park;
+  for (unsigned i = 0; i < where.core().work().slots(); ++i) {
+    parks += where.core().work().slot(i).statistics().park;
   }
   return parks;
 }
@@ -201,13 +201,13 @@ TEST(nap, is_not_taken_where_the_others_tasks_are_long) {
 /// A wake ends the wait aside, also where more is ready than one poll takes.
 TEST(nap, ends_with_a_wake) {
   continuation_chain sink;
-  for (const int ready : {0, 2 * epoll_reactor::events_per_poll}) {
+  for (const int ready : {0, 2 * static_cast<int>(reactor::batch)}) {
     epoll_reactor reactor(true);
     std::vector<int> peers;
     for (int i = 0; i < ready; ++i) {
       std::array<int, 2> ends{};
       ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
-      ASSERT_NE(reactor.adopt(ends[0], nullptr), nullptr);  // can be written to
+      ASSERT_NE(reactor.adopt(ends[0], 0), nullptr);  // can be written to
       peers.push_back(ends[1]);
     }
     reactor.wake();

@@ -109,7 +109,7 @@ template <class Condition>
 }
 
 inline bool all_parked(pool& where) {
-  return where.core().idle.parked() == where.core().slots();
+  return where.core().work().idle.parked() == where.core().work().slots();
 }
 
 }  // namespace bwos::testing

@@ -270,7 +270,7 @@ TEST_P(pool_on, at_most_half_of_the_workers_search) {
   unsigned most = 0;
   const auto end = std::chrono::steady_clock::now() + 500ms;
   while (std::chrono::steady_clock::now() < end) {
-    most = std::max(most, under_test.core().idle.searching());
+    most = std::max(most, under_test.core().work().idle.searching());
   }
   over = true;
   under_test.join();
@@ -505,6 +505,52 @@ TEST_P(pool_on, destroying_a_pool_frees_suspended_coroutines) {
   }
   EXPECT_EQ(witness.use_count(), 1);
   EXPECT_EQ(*witness, 0);
+}
+
+TEST(pool, a_deadline_is_met_though_the_worker_that_armed_it_is_in_a_long_task) {
+  pool under_test(options_of(testing::on_futexes, 4));
+  std::atomic<bool> slept = false;
+  const auto sleeper = [&]() -> task<void> {
+    co_await sleep_for(20ms);
+    slept = true;
+  };
+  for (int round = 0; round < 5; ++round) {
+    slept = false;
+    std::atomic<bool> over = false;
+    heap_call::post(under_test, [&] {
+      detach(sleeper());  // armed here
+      EXPECT_TRUE(eventually([&] { return slept.load(); }, 100us));
+      over = true;
+    });
+    ASSERT_TRUE(eventually([&] { return over.load(); }, 100us));
+  }
+}
+
+TEST_P(pool_on, a_single_post_wakes_nobody_unless_it_asks_for_it) {
+  for (const wake_rule rule : {wake_rule::earned, wake_rule::at_once}) {
+    for (const bool by_option : {false, true}) {
+      options settings = options_of(GetParam(), 2);
+      if (by_option) settings.posts_wake = rule;
+      pool under_test(settings);
+      call posted([] {});
+      std::atomic<bool> over = false;
+      heap_call::post(under_test, [&] {
+        EXPECT_TRUE(eventually([&] { return under_test.core().work().idle.parked() == 1; }));
+        if (by_option) {
+          under_test.post(posted);
+        } else {
+          under_test.post(posted, rule);
+        }
+        // The worker's own count, so that nobody else's wake-ups are in it.
+        EXPECT_EQ(under_test.core().work().here()->statistics().wake,
+                  rule == wake_rule::at_once ? 1U : 0U);
+        over = true;
+      });
+      ASSERT_TRUE(eventually([&] { return over.load(); }));
+      under_test.join();
+      EXPECT_EQ(posted.runs, 1);
+    }
+  }
 }
 
 TEST(pool, several_pools_live_in_one_process) {

@@ -12,14 +12,15 @@
 #include <chrono>
 #include <coroutine>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "io/uring/probe.hpp"
+#include "io/worker_context.hpp"
 #include "pool/pool_core.hpp"
-#include "reactor/probe.hpp"
-#include "reactor/worker_context.hpp"
 #include "tcp_client.hpp"
 
 namespace bwos::test {
@@ -106,6 +107,11 @@ inline task<void> echo(stream peer) {
   }
 }
 
+/// By an echo.
+inline bool is_answered(tcp_client& by) {
+  return by.send("x") && by.receive(1) == "x";
+}
+
 /// Text that differs from place to place.
 inline std::string pattern(std::size_t size, unsigned seed = 0) {
   std::string text(size, '\0');
@@ -125,6 +131,19 @@ struct living {
     if (count != nullptr) --*count;
   }
   std::atomic<int>* count;
+};
+
+/// Makes what handlers capture here, and counts it.
+struct captures {
+  [[nodiscard]] std::shared_ptr<void> make() {
+    ++alive;
+    return {this, [](captures* of) {
+              ++of->deaths;
+              --of->alive;
+            }};
+  }
+  std::atomic<int> alive{0};
+  std::atomic<int> deaths{0};
 };
 
 /// Polls for something that another thread brings about.

@@ -8,10 +8,11 @@
 #include <iostream>
 #include <map>
 
+#include "contract_listener.hpp"
 #include "contract_reactor.hpp"
 #include "contract_reactor_limits.hpp"
 #include "forbidden_call.hpp"
-#include "reactor/factory.hpp"
+#include "io/factory.hpp"
 
 namespace bwos::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "timer/timer_service.hpp"
+#include "io/timer/timer_service.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "timer/wheel.hpp"
+#include "io/timer/wheel.hpp"
 
 #include <gtest/gtest.h>
 

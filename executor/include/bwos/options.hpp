@@ -24,6 +24,18 @@ enum class steal_kind : std::uint8_t { random, none };
 /// CPUs of this thread's affinity mask, capped by the cgroup's cpu.max (rounded up); at least 1.
 unsigned default_workers() noexcept;
 
+/// When a task that posts wakes a sleeping worker for it.
+enum class wake_rule : std::uint8_t {
+  /// When that pays: the poster has posted before, or has work behind it, or its tasks take longer
+  /// than a wake-up costs (30 us on average). Everybody's default. A single task that short ones
+  /// post runs next on their worker; should that stay in a long one, it starts elsewhere within two
+  /// milliseconds, or seven after many short ones.
+  earned,
+  /// Always: for coarse tasks among short ones, whose start matters more than the processor time of
+  /// a wake-up (about 5 us).
+  at_once,
+};
+
 /// Every tunable and limit of a pool, with unit, default and range.
 struct options {
   static constexpr unsigned workers_max = 1024;
@@ -42,13 +54,17 @@ struct options {
   /// workers wait themselves, by groups. Without a reactor it must be 0.
   unsigned reactor_threads = 0;
   steal_kind steal = steal_kind::random;
+  /// For posts from inside a worker that do not say so themselves. Posts from other threads always
+  /// wake a sleeper, if nobody searches.
+  wake_rule posts_wake = wake_rule::earned;
   /// Pin worker i to the i-th CPU of the affinity mask, modulo their number. Right when the machine
   /// is the pool's alone. Where the kernel refuses, pool's constructor throws std::system_error.
   bool pin = false;
   /// Entries taken by one steal, 1 to 64 (measured: 4 to 64 alike).
   unsigned steal_batch = 16;
-  /// Tasks run from the local queue between two looks at inject queue and reactor, 1 to 65536.
-  unsigned slice_tasks = 61;
+  /// Tasks run from the local queue between two looks at inject queue and reactor, 1 to 65536. One
+  /// poll's worth: fewer would leave a rest of each batch, and a loaded worker's queue never dry.
+  unsigned slice_tasks = 64;
   /// Time after which such a run ends all the same, in microseconds, 1 to 1,000,000. Measured with
   /// HTTP requests of 4.5 us, two workers: 50 us end a batch of 64 events early and cost 2 to 7 %
   /// more CPU at 256 and 1000 connections, and are no better for the p99 beside requests of 200 us.

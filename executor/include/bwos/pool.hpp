@@ -41,6 +41,8 @@ class pool {
   /// thread. Never blocks on a full queue, never drops; after stop() or join() the work is kept for
   /// discarding, which the pool's end does.
   void post(continuation& work) noexcept;
+  /// The same with a rule of its own instead of options::posts_wake.
+  void post(continuation& work, wake_rule rule) noexcept;
 
   /// Queues `work` behind what the reactor has ready, and ends the running slice; on other threads
   /// as post(). For a continuation that has used its share of time.

@@ -20,6 +20,8 @@ namespace bwos {
   X(share, "blocks given back to thieves before a task")                           \
   X(steal_try, "searches of other workers' queues")                                \
   X(steal_hit, "searches that found work")                                         \
+  X(steal_dry, "searches that saw nothing to take")                                \
+  X(steal_sighted, "looks before parking that found work")                         \
   X(steal_conflict, "claims lost to another thief")                                \
   X(steal_entries, "continuations stolen")                                         \
   X(inject_get, "continuations taken from the inject queue")                       \

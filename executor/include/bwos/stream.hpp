@@ -208,6 +208,8 @@ class listener {
   /// whatever comes. Throws std::system_error.
   listener(pool& where, inherited_socket socket);
   listener(io_threads& where, inherited_socket socket);
+  /// close(). May come after the pool's end, which closes the socket; then nothing but this,
+  /// close() and the numbers below may be used.
   ~listener();
   listener(const listener&) = delete;
   listener& operator=(const listener&) = delete;
@@ -223,6 +225,11 @@ class listener {
   /// go to `on_refused`, which may tell them so, but at most `refusals_max` of them at once; those
   /// above that are closed at once, as all are by default. An exception that escapes a task is
   /// std::terminate.
+  ///
+  /// What the handlers captured lives until the listener is closed and the last of these tasks has
+  /// been freed, and is destroyed where that happens: on a worker, before join() returns. Where the
+  /// pool ends first, that destroys it, while sockets and timers still work and what is posted is
+  /// discarded. Throws std::system_error, std::bad_alloc; then it may be called again.
   void start(handler on_connection, std::size_t connections_max, handler on_refused = {},
              std::size_t refusals_max = 0);
 

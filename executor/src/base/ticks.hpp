@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A clock for durations of microseconds: reads the processor's counter (about 10 ns against 25 ns
-// of clock_gettime). For slices and means of task time only; deadlines use
-// std::chrono::steady_clock.
+// of clock_gettime). For slices and means of task time only; deadlines use steady_now().
 #pragma once
 
 #include <algorithm>
@@ -22,6 +21,11 @@ inline ticks now_ticks() noexcept {
 #else
   return static_cast<ticks>(std::chrono::steady_clock::now().time_since_epoch().count());
 #endif
+}
+
+/// The clock of deadlines.
+inline std::chrono::steady_clock::time_point steady_now() noexcept {
+  return std::chrono::steady_clock::now();
 }
 
 /// Ticks of one microsecond, measured against steady_clock three times for 100 us (within a few per

@@ -5,8 +5,10 @@
 
 #include <system_error>
 
-#include "pool/pool_core.hpp"
-#include "reactor/worker_context.hpp"
+#include "base/fork_generation.hpp"
+
+#include "io/worker_context.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace bwos {
 namespace {
@@ -16,7 +18,7 @@ namespace {
 void begin_child() noexcept {
   ++fork_generation;
   for (worker_context* at = current_worker(); at != nullptr; at = at->outer) {
-    if (at->pool != nullptr) at->pool->give_up();
+    if (at->scheduled_by != nullptr) at->scheduled_by->give_up();
   }
 }
 

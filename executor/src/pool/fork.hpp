@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child of fork() has one thread, whatever the parent had: a pool made before it has no workers
-// there, and the locks of those may be held for ever. Pools tell that they are in one by a number.
 #pragma once
 
 namespace bwos {
 
-/// How many forks lie behind this process. Plain: it changes only while a process has one thread.
-inline constinit unsigned fork_generation = 0;
-
-/// Counts from now on. Throws std::system_error when there is no memory for it.
+/// Counts forks from now on (base/fork_generation.hpp). Throws std::system_error when there is no
+/// memory for it.
 void count_forks();
 
 }  // namespace bwos

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bwos/pool.hpp>
 
+#include "pool/fork.hpp"
 #include "pool/pool_core.hpp"
 
 namespace bwos {
@@ -21,6 +22,9 @@ bool pool::in_child() const noexcept {
 }
 void pool::post(continuation& work) noexcept {
   core_->post(work);
+}
+void pool::post(continuation& work, wake_rule rule) noexcept {
+  core_->work().post(work, rule);
 }
 void pool::yield(continuation& work) noexcept {
   core_->yield(work);
@@ -49,7 +53,7 @@ void pool::stop() noexcept {
   core_->stop();
 }
 bool pool::stopped() const noexcept {
-  return core_->stopping();
+  return core_->work().stopping();
 }
 void pool::join() {
   core_->join();
@@ -58,7 +62,7 @@ unsigned pool::workers() const noexcept {
   return core_->settings.workers;
 }
 bool pool::has_idle() const noexcept {
-  return core_->settings.steal != steal_kind::none && core_->idle.any_idle();
+  return core_->work().steals && core_->work().idle.any_idle();
 }
 pool_statistics pool::statistics() const {
   return core_->statistics();

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include "base/atomic.hpp"
 #include "base/cache_line.hpp"
 #include "base/memory_order.hpp"
 
@@ -18,6 +18,7 @@
 //   back_    (b_pos in the paper)  next entry that the owner writes; thieves read it
 //   steal_   (s_pos)  next entry that a thief may claim; Entries: closed, or all are claimed
 //   stolen_  (s_cnt)  entries that thieves have finished reading in this round
+// and one word a queue: the range of blocks in use, (first : 32 | count : 32).
 //
 // The entries themselves are plain: the two release-acquire pairs below keep their accesses apart,
 // and a race detector proves it.
@@ -34,6 +35,20 @@ enum class steal_status : std::uint8_t {
 struct steal_result {
   std::size_t count = 0;
   steal_status status = steal_status::empty;
+};
+
+/// The blocks of a queue that may hold something to steal: `count` (at least 1) in a row from
+/// `first` on, round the ring of `ring` blocks.
+struct block_range {
+  std::size_t first = 0;
+  std::size_t count = 1;
+  std::size_t ring = 1;
+
+  /// The index of its i-th block, i < count.
+  constexpr std::size_t operator[](std::size_t i) const noexcept {
+    const std::size_t beyond = first + i;
+    return beyond < ring ? beyond : beyond - ring;
+  }
 };
 
 namespace detail {
@@ -137,10 +152,10 @@ class fifo_block {
   bool stealable() const noexcept {
     // [queue.sample_position] relaxed: a hint, steal() decides. Partner: [queue.grant].
     const position first = steal_.load(relaxed);
+    if (index_of(first) == entries) return false;  // without a look at the owner's line
     // [queue.sample_bound] relaxed: a hint, no entry is read. Partner: [queue.publish].
     const position back = back_.load(relaxed);
-    return index_of(first) != entries && round_of(back) == round_of(first) &&
-           index_of(first) < index_of(back);
+    return round_of(back) == round_of(first) && index_of(first) < index_of(back);
   }
 
   /// Takes up to `max` entries, oldest first.
@@ -173,10 +188,37 @@ class fifo_block {
 
  private:
   // Three groups by who writes: the owner at every put; thieves at every claim; the entries.
-  alignas(cache_line) std::atomic<position> back_;
-  alignas(cache_line) std::atomic<position> steal_;
-  std::atomic<position> stolen_;
+  alignas(cache_line) atomic<position> back_;
+  alignas(cache_line) atomic<position> steal_;
+  atomic<position> stolen_;
   alignas(cache_line) std::array<T, Entries> entries_;
+};
+
+/// Where thieves look: which blocks are in use. The owner stores it when its back or its front goes
+/// on to another block, so that the line is written once in a block's worth of operations.
+class alignas(cache_line) published_range {
+ public:
+  void publish(std::uint32_t first, std::uint32_t count) noexcept {
+    // [queue.range_store] relaxed: it only names blocks, whose own words decide. What matters is
+    // its place, before any publication of an entry in a new block: that is a release, so whatever
+    // it happens before, this store happens before (I7). Partner: [queue.range_look].
+    word_.store(pack(first, count), relaxed);
+  }
+
+  block_range look(std::size_t ring) const noexcept {
+    // [queue.range_look] relaxed: a worker that has announced itself is handed what it must see by
+    // the read-modify-writes of the idle word, if at all (I7); to others an old range is a hint.
+    // Partner: [queue.range_store].
+    const std::uint64_t word = word_.load(relaxed);
+    return {static_cast<std::size_t>(word >> 32), static_cast<std::uint32_t>(word), ring};
+  }
+
+ private:
+  static constexpr std::uint64_t pack(std::uint32_t first, std::uint32_t count) noexcept {
+    return std::uint64_t{first} << 32 | count;
+  }
+
+  atomic<std::uint64_t> word_{pack(0, 1)};
 };
 
 }  // namespace detail

@@ -22,7 +22,9 @@
 // block.hpp. The round counts the ring's laps and wraps. The owner puts at the end of the `back`
 // block and gets from the `front` block, which it has closed to thieves ("taken"): every get inside
 // a block is free of atomics. The blocks between are the thieves' until the front reaches them. The
-// front moves on only when get() needs it to, so back may lap into the exhausted front block.
+// front moves on only when get() needs it to, so back may lap into the exhausted front block. The
+// blocks from front to back are published as a range, in a word of its own, so that thieves need
+// not look at all the others.
 //
 // INVARIANTS
 // I1  A block whose steal index is below Entries is open in the round of that word, and nobody has
@@ -43,12 +45,34 @@
 // I6  With back in the front block, but in another round than the front's, the queue is full though
 //     the next block is not the front.
 //       fifo_queue_test: put_after_lapping_into_the_front_block_says_full
+// I7  Every block with something to steal lies in the published range: a block enters it before an
+//     entry is published there, and leaves it only behind the front, closed. The range's store
+//     comes first in the owner's program order, so whatever the publication happens before, the
+//     store happens before: a look through the range misses nothing that a look at all blocks,
+//     begun at the same moment, must find.
+//       fifo_queue_steps_test; fifo_queue_test: the_range_follows_front_and_back_round_the_ring,
+//       every_block_with_something_to_steal_lies_in_the_range,
+//       put_and_announcement_cannot_miss_each_other
+//
+// WHAT I7 GIVES TO A WORKER THAT PARKS  It announces itself by a read-modify-write of the idle word
+// and then looks through the ranges (idle_set.hpp, I1).
+// - Where a read-modify-write of that word by the owner (end_search, leave, a claim) follows its
+//   put, one of the two reads what the other wrote: the parking worker finds range and entry, or
+//   the owner's next look at the word finds the worker.
+// - Where the owner only loads the word after its put, nothing orders that load behind the put's
+//   stores: on x86, too, they may still be in the store buffer. Then both can miss each other. This
+//   is a window of the entry's own publication, and the range does not widen it: on x86 and AArch64
+//   the range becomes visible no later than the entry, so who is too early for the one is too early
+//   for the other. The monitor closes it: stores become visible in finite time, and it looks again
+//   as long as the task is running that they wait behind (monitor.hpp, M2). Otherwise the
+//   owner itself comes to the entry.
 
 namespace bwos {
 
 template <class T, std::size_t Entries = 64, std::size_t Blocks = 128>
 class alignas(cache_line) fifo_queue {
   static_assert(Entries >= 1 && Entries < std::numeric_limits<std::uint32_t>::max());
+  static_assert(Blocks < std::numeric_limits<std::uint32_t>::max());
   static_assert(Blocks >= 2, "the owner's back needs a block to go to while its front holds one");
   static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>);
   static_assert(sizeof(T) <= sizeof(void*), "queue pointers to larger things");
@@ -68,37 +92,45 @@ class alignas(cache_line) fifo_queue {
   class thief;
 
   /// `first_round` is for tests, which start just before the rounds wrap.
-  explicit fifo_queue(std::uint32_t first_round = 1) noexcept : owner_(blocks_, first_round) {}
+  explicit fifo_queue(std::uint32_t first_round = 1) noexcept : owner_(*this, first_round) {}
   fifo_queue(const fifo_queue&) = delete;
   fifo_queue& operator=(const fifo_queue&) = delete;
 
   /// The owner's side: for one thread at a time.
   owner& as_owner() noexcept { return owner_; }
   /// A thief's side: a handle for any thread, valid as long as the queue.
-  thief as_thief() noexcept { return thief(blocks_); }
+  thief as_thief() noexcept { return thief(*this); }
 
  private:
   std::array<block, Blocks> blocks_;
   owner owner_;
+  // Behind the owner's accounts, a line that is seldom written: its other neighbour, the owner's
+  // own line, is written with every get, and thieves read this one all the time.
+  detail::published_range in_use_;
 };
 
 template <class T, std::size_t Entries, std::size_t Blocks>
 class fifo_queue<T, Entries, Blocks>::thief {
  public:
+  /// The blocks worth a look: all that have something to steal, and others (I7). One load.
+  block_range in_use() const noexcept { return queue_->in_use_.look(Blocks); }
+
   /// Whether `block_index` (below block_count) had something to steal a moment ago. Writes nothing.
-  bool sample(std::size_t block_index) const noexcept { return blocks_[block_index].stealable(); }
+  bool sample(std::size_t block_index) const noexcept {
+    return queue_->blocks_[block_index].stealable();
+  }
 
   /// Takes up to `max` (>= 1) of the oldest entries of that block into `out`: one, several, or with
   /// block_entries all.
   steal_result steal(std::size_t block_index, T* out, std::size_t max) const noexcept {
-    return blocks_[block_index].steal(out, max);
+    return queue_->blocks_[block_index].steal(out, max);
   }
 
  private:
   friend fifo_queue;
-  explicit thief(std::array<block, Blocks>& blocks) noexcept : blocks_(blocks.data()) {}
+  explicit thief(fifo_queue& queue) noexcept : queue_(&queue) {}
 
-  block* blocks_;
+  fifo_queue* queue_;
 };
 
 template <class T, std::size_t Entries, std::size_t Blocks>
@@ -159,17 +191,18 @@ class alignas(cache_line) fifo_queue<T, Entries, Blocks>::owner {
     std::uint32_t granted = 0;
   };
 
-  owner(std::array<block, Blocks>& blocks, std::uint32_t first_round) noexcept
-      : get_cursor_(blocks[0].begin()),
+  owner(fifo_queue& queue, std::uint32_t first_round) noexcept
+      : get_cursor_(queue.blocks_[0].begin()),
         get_end_(get_cursor_),
-        back_(blocks.data()),
+        back_(queue.blocks_.data()),
         front_(back_),
         blocks_(back_),
+        in_use_(queue.in_use_),
         front_round_(first_round) {
     static_assert(sizeof(owner) == cache_line + (Blocks * sizeof(account) + cache_line - 1) /
                                                     cache_line * cache_line);
-    blocks[0].construct(first_round, 0);
-    for (std::size_t i = 1; i < Blocks; ++i) blocks[i].construct(first_round - 1, Entries);
+    queue.blocks_[0].construct(first_round, 0);
+    for (std::size_t i = 1; i < Blocks; ++i) queue.blocks_[i].construct(first_round - 1, Entries);
   }
 
   block* after(block* current) const noexcept {
@@ -181,6 +214,9 @@ class alignas(cache_line) fifo_queue<T, Entries, Blocks>::owner {
   account& account_of(const block* where) noexcept {
     return accounts_[static_cast<std::size_t>(where - blocks_)];
   }
+  void publish_range() noexcept {
+    in_use_.publish(range_first_, range_count_ < Blocks ? range_count_ : Blocks);
+  }
 
   [[gnu::noinline]] bool put_into_next_block(T value) noexcept {
     return advance_back() && back_->append(value);
@@ -188,9 +224,8 @@ class alignas(cache_line) fifo_queue<T, Entries, Blocks>::owner {
 
   bool advance_back() noexcept {
     block* const next = after(back_);
-    const std::uint32_t back_round = detail::round_of(back_->back());
-    const std::uint32_t round = round_after(back_round, next);
-    if (back_ == front_ && back_round != front_round_) return false;  // I6
+    const std::uint32_t round = round_after(detail::round_of(back_->back()), next);
+    if (range_count_ > Blocks) return false;  // I6
     if (next == front_) {
       if (shared_) take_front();
       if (get_cursor_ != front_->end()) return false;
@@ -201,6 +236,8 @@ class alignas(cache_line) fifo_queue<T, Entries, Blocks>::owner {
       return false;  // I4
     }
     next_account = {};
+    ++range_count_;
+    publish_range();  // before an entry is published there (I7)
     next->open(round);
     back_ = next;
     return true;
@@ -215,14 +252,15 @@ class alignas(cache_line) fifo_queue<T, Entries, Blocks>::owner {
   /// Makes get_cursor_ != get_end_, or returns false: empty.
   bool advance_front() noexcept {
     if (shared_) take_front();
-    // Ends: every turn moves one block on, and the block after back is not in the round looked for.
+    // Ends: every turn takes one block off the range.
     while (get_cursor_ == front_->end()) {
-      block* const next = after(front_);
-      const std::uint32_t round = round_after(front_round_, next);
-      if (detail::round_of(next->back()) != round) return false;
-      front_ = next;
-      front_round_ = round;
+      if (range_count_ == 1) return false;
+      front_ = after(front_);
+      front_round_ = round_after(front_round_, front_);
       take_front();
+      range_first_ = range_first_ + 1 == Blocks ? 0 : range_first_ + 1;
+      --range_count_;
+      publish_range();
     }
     get_end_ = front_->begin() + detail::index_of(front_->back());
     return get_cursor_ != get_end_;
@@ -250,13 +288,10 @@ class alignas(cache_line) fifo_queue<T, Entries, Blocks>::owner {
                get_cursor_ != front_->begin() + detail::index_of(front_->back())) {
       return false;
     }
-    // The last turn looks at the front block itself, into which back may have lapped (I6).
+    // The last turn looks at the front block itself where back has lapped into it (I6).
     block* next = front_;
-    std::uint32_t round = front_round_;
-    for (std::size_t i = 0; i < Blocks; ++i) {
+    for (std::uint32_t left = range_count_; left > 1; --left) {
       next = after(next);
-      round = round_after(round, next);
-      if (detail::round_of(next->back()) != round) return true;
       if (next->stealable()) return false;
     }
     return true;
@@ -268,7 +303,10 @@ class alignas(cache_line) fifo_queue<T, Entries, Blocks>::owner {
   block* back_;
   block* front_;
   block* const blocks_;
+  detail::published_range& in_use_;
   std::uint32_t front_round_;
+  std::uint32_t range_first_ = 0;  // the index of front_
+  std::uint32_t range_count_ = 1;  // from front_ to back_; Blocks + 1 where I6 says full
   bool shared_ = false;
   alignas(cache_line) std::array<account, Blocks> accounts_{};
 };

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <bwos/continuation.hpp>
 #include <cstddef>
 #include <mutex>
 
+#include "base/atomic.hpp"
 #include "base/cache_line.hpp"
 #include "base/continuation_chain.hpp"
 #include "base/memory_order.hpp"
+#include "base/mutex.hpp"
 
 // The entry for threads that own no queue, and for what a full queue spills: an intrusive FIFO
 // under one lock. Workers look at it often and mostly find nothing: that question is one load, no
@@ -77,7 +78,7 @@ class alignas(cache_line) inject_queue {
   }
 
  private:
-  std::unique_lock<std::mutex> acquire_for_push() noexcept {
+  std::unique_lock<mutex> acquire_for_push() noexcept {
     constexpr int tries = 100;
     for (int i = 0; i < tries; ++i) {
       if (lock_.try_lock()) return {lock_, std::adopt_lock};
@@ -109,10 +110,10 @@ class alignas(cache_line) inject_queue {
     count_.store(list_.count, seq_cst);
   }
 
-  std::mutex lock_;
+  mutex lock_;
   continuation_chain list_;
   // Apart from the lock: read by everybody all the time, written per push and pop.
-  alignas(cache_line) std::atomic<std::size_t> count_{0};
+  alignas(cache_line) atomic<std::size_t> count_{0};
 };
 
 }  // namespace bwos

@@ -6,11 +6,12 @@
 #include <cstdint>
 #include <mutex>
 
+#include "base/mutex.hpp"
 #include "queue/block.hpp"
 
 // The interface of fifo_queue behind one lock: simple enough to be believed. Oracle in tests,
 // baseline in benchmarks. Thieves see every entry at once, so that share() has nothing to do, and
-// there is one block to choose.
+// there is one block to choose, which is always in use.
 
 namespace bwos {
 
@@ -56,7 +57,7 @@ class mutex_queue {
     return size_ == 0;
   }
 
-  mutable std::mutex lock_;
+  mutable mutex lock_;
   std::array<T, capacity> ring_;
   std::size_t first_ = 0;
   std::size_t size_ = 0;
@@ -86,6 +87,7 @@ class mutex_queue<T, Entries, Blocks>::owner {
 template <class T, std::size_t Entries, std::size_t Blocks>
 class mutex_queue<T, Entries, Blocks>::thief {
  public:
+  block_range in_use() const noexcept { return {}; }
   bool sample(std::size_t /*block_index*/) const noexcept { return !queue_->empty(); }
   steal_result steal(std::size_t /*block_index*/, T* out, std::size_t max) const noexcept {
     const std::size_t count = queue_->take(out, max < Entries ? max : Entries);
