@@ -165,11 +165,35 @@ TEST_P(lane_on, short_work_does_not_wait_for_the_lane) {
   EXPECT_EQ(in_lane, 3);
 }
 
+/// Tasks that end within a slice: a cap would only let them wait.
+TEST_P(lane_on, all_workers_serve_short_tasks) {
+  options settings = patient(GetParam(), 2);
+  settings.slice = 100ms;  // far more than they take
+  pool under_test(settings);
+  std::atomic<int> inside = 0;
+  std::atomic<int> most = 0;
+  const auto work = [&] {
+    const int now = ++inside;
+    int seen = most;
+    while (seen < now && !most.compare_exchange_weak(seen, now)) {
+    }
+    const auto limit = std::chrono::steady_clock::now() + 5ms;
+    while (most < 2 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    --inside;
+  };
+  for (int round = 0; round < 100 && most < 2; ++round) {
+    for (int i = 0; i < 10; ++i) long_call::post(under_test, work);
+    under_test.join();
+  }
+  EXPECT_EQ(most, 2);
+  EXPECT_EQ(total(under_test, &worker_statistics::lane_aged), 0U);
+}
+
 /// The first ends only when the second runs, which the cap forbids: only its age lets it. Half of
 /// the times the worker that must look is asleep when the second comes.
 TEST_P(lane_on, an_entry_of_age_is_served_above_the_cap) {
   options settings = options_of(GetParam(), 2);
-  settings.lane_age = 2ms;
+  settings.lane_age = 16ms;  // an eighth of it
   pool under_test(settings);
   const int rounds = 200 / testing::sanitizer_divisor;
   for (int round = 0; round < rounds; ++round) {
@@ -189,6 +213,7 @@ TEST_P(lane_on, an_entry_of_age_is_served_above_the_cap) {
     long_call::post(under_test, [&] {
       EXPECT_GE(std::chrono::steady_clock::now() - pushed, 1900us);
       second = true;
+      std::this_thread::sleep_for(1ms);  // longer than a slice, as the first: the cap holds
       ++ended;
     });
     ASSERT_TRUE(eventually([&] { return ended == 2; }, 100us)) << round;
@@ -199,7 +224,7 @@ TEST_P(lane_on, an_entry_of_age_is_served_above_the_cap) {
 /// As above, but the second is pushed by the first itself, and the other worker sleeps.
 TEST_P(lane_on, an_entry_pushed_by_the_only_server_comes_of_age) {
   options settings = options_of(GetParam(), 2);
-  settings.lane_age = 1ms;
+  settings.lane_age = 8ms;
   pool under_test(settings);
   for (int round = 0; round < 200 / testing::sanitizer_divisor; ++round) {
     std::atomic<bool> second = false;

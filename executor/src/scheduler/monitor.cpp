@@ -71,7 +71,7 @@ bool monitor::is_late(ticks turn_began) const noexcept {
 
 /// Returns whether the next look should come soon.
 bool monitor::look() noexcept {
-  bool wanted = all_.long_work.has_aged() || all_.timers.due();
+  bool wanted = all_.long_work.open() || all_.timers.due();
   bool soon = std::exchange(closely_, false) || all_.long_work.nonempty();
   for (unsigned i = 0; i < all_.slots(); ++i) {
     worker& each = all_.slot(i);

@@ -22,6 +22,7 @@ scheduler::scheduler(const options& wanted, std::vector<reactor*> groups)
       steals(wanted.steal != steal_kind::none),
       ticks_per_us(measure_ticks_per_us()),
       long_work(std::max(2U, wanted.workers) - 1,
+                static_cast<ticks>(wanted.slice.count()) * ticks_per_us,
                 static_cast<ticks>(wanted.lane_age.count()) * ticks_per_us),
       idle(groups.empty() ? idle_set::form::named : idle_set::form::counted,
            words_of(wanted, groups.size()),

@@ -248,8 +248,7 @@ void worker::put_reaped(continuation_chain&& ready) noexcept {
   put_all(std::move(ready));
 }
 
-/// Runs one task of the lane: the oldest if it is of age, or, when there is nothing else to do, if
-/// fewer than the cap are at it.
+/// Runs one task of the lane, the oldest, if it is of age or the worker has nothing else to do.
 bool worker::serve_lane(bool aged_only) noexcept {
   if (aged_only ? !all_.long_work.has_aged() : !all_.long_work.glance()) return false;
   const auto [next, aged] = all_.long_work.take(aged_only);
@@ -260,9 +259,10 @@ bool worker::serve_lane(bool aged_only) noexcept {
   before_task();
   const ticks begun = now_ticks();
   next->invoke(*next, continuation::disposition::run);
-  slice_.note_length(now_ticks() - begun);
+  const ticks length = now_ticks() - begun;
+  slice_.note_length(length);
   all_.stay_in_parent();
-  all_.long_work.done();
+  all_.long_work.done(length);
   if (slice_.ended_early()) poll();  // what it yielded is hidden until then
   slice_.begin(now_ticks());
   return true;
@@ -304,7 +304,7 @@ void worker::park() noexcept {
 /// claiming this worker.
 bool worker::must_stay_awake(search::sighting& seen) noexcept {
   if (!own_.empty() || !yielded_.empty() || all_.inject.maybe_nonempty() || all_.long_work.open() ||
-      all_.long_work.has_aged() || all_.stopping()) {
+      all_.stopping()) {
     return true;
   }
   seen = search_.look();
