@@ -62,6 +62,7 @@ class random_steal_from_fakes : public testing::Test {
   steal_outcome attempt(unsigned self) {
     return policy_.steal(
         self, static_cast<unsigned>(queues_.size()),
+        [&](unsigned i) { return parked_.contains(i); },
         [&](unsigned i) { return fake_thief(queues_.at(i)); }, out_.data());
   }
 
@@ -73,6 +74,7 @@ class random_steal_from_fakes : public testing::Test {
   }
 
   std::vector<fake_queue> queues_;
+  std::set<unsigned> parked_;
   std::array<value, batch + 1> out_{};
   random_steal policy_{seed(), batch};
 };
@@ -137,6 +139,16 @@ TEST_F(random_steal_from_fakes, cost_is_bounded_however_many_sleep_and_however_l
   const steal_outcome outcome = attempt(0);
   EXPECT_FALSE(outcome.taken() || outcome.lost());
   EXPECT_EQ(looks(), random_steal::victims_max * random_steal::blocks_max);
+}
+
+TEST_F(random_steal_from_fakes, finds_the_only_one_awake_among_many) {
+  queues_.resize(256);
+  queues_[200].entries[0] = 1;
+  for (unsigned i = 0; i < 256; ++i) {
+    if (i != 200) parked_.insert(i);
+  }
+  EXPECT_TRUE(attempt(0).taken());
+  EXPECT_EQ(looks(), 1U);
 }
 
 TEST_F(random_steal_from_fakes, one_look_a_victim_where_one_block_is_in_use) {
@@ -228,7 +240,9 @@ TEST(random_steal, takes_from_a_real_queue_what_its_owner_has_open) {
   random_steal policy(seed(), 4);
   std::array<value, 4> out{};
   const auto attempt = [&] {
-    return policy.steal(0, 2, [&](unsigned i) { return queues.at(i).as_thief(); }, out.data());
+    return policy.steal(
+        0, 2, [](unsigned) { return false; }, [&](unsigned i) { return queues.at(i).as_thief(); },
+        out.data());
   };
   std::set<value> stolen;
   for (steal_outcome outcome = attempt(); outcome.taken(); outcome = attempt()) {

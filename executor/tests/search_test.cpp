@@ -69,6 +69,15 @@ TEST_F(searching, the_last_to_end_must_look_if_somebody_sleeps) {
   EXPECT_FALSE(tested.end());  // it is over
 }
 
+TEST_F(searching, its_look_passes_over_who_is_parked) {
+  search tested(*all, 0, 0, counters);
+  give(1, 3);
+  all->idle.announce(0, 1, false);
+  EXPECT_FALSE(tested.look().any);  // it is awake again before it runs them, and decides then
+  static_cast<void>(all->idle.leave(0, 1, false));
+  EXPECT_TRUE(tested.look().any);
+}
+
 TEST_F(searching, one_that_parked_and_stayed_awake_owes_the_look_of_its_end) {
   search tested(*all, 0, 0, counters);
   all->idle.announce(0, 1, false);  // another sleeps

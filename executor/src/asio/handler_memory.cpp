@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "asio/handler_depot.hpp"
+#include "base/handler_depot.hpp"
 #include "io/io_host.hpp"
 #include "pool/pool_core.hpp"
 

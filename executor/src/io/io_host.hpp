@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "asio/handler_depot.hpp"
+#include "base/handler_depot.hpp"
 #include "base/continuation_chain.hpp"
 #include "base/mutex.hpp"
 

@@ -29,6 +29,9 @@
 //     one worker after the other.
 // I4  counted: P + C is the number of workers between announce and leave. A wake's token is read
 //     before the claim is taken: taken first, a late read would eat the token of a newer claim.
+// I5  named: looks for others' work pass over who is parked. Whatever such a worker has in its
+//     queue once it leaves, it looks at the word before it runs that, and sees who announced itself
+//     before it was passed over. So what parking costs does not grow with those who sleep.
 // tests/model/park_model.py explores every state of small pools, and shows that each of these is
 // needed. Tests: idle_set_test.cpp, parking_test.cpp, tests/simulation
 #pragma once
@@ -131,6 +134,15 @@ class idle_set {
       if (claim_in(word, bit)) return {.claimed = true, .word = word, .bit = bit};
     }
     return {};
+  }
+
+  /// named: that worker has announced itself, is not claimed, and need not be looked at (I5).
+  /// counted: not known, false.
+  [[nodiscard]] bool is_parked(unsigned word, unsigned bit) const noexcept {
+    if (form_ == form::counted) return false;
+    // [idle.parked.look] seq_cst: part of the look before parking, so not before the announcement
+    // (I1). Partner: [idle.leave.named].
+    return (words_[word].value.load(std::memory_order_seq_cst) >> bit & 1) != 0;
   }
 
   [[nodiscard]] unsigned parked() const noexcept { return sum(parked_mask()); }

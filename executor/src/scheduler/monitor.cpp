@@ -74,6 +74,7 @@ bool monitor::look() noexcept {
   bool wanted = all_.long_work.open() || all_.timers.due();
   bool soon = std::exchange(closely_, false) || all_.long_work.nonempty();
   for (unsigned i = 0; i < all_.slots(); ++i) {
+    if (all_.is_parked(i)) continue;  // in no task; what it sleeps with costs nothing
     worker& each = all_.slot(i);
     const std::uint64_t begun = each.tasks_begun();
     const bool same_task = begun == std::exchange(begun_[i], begun);

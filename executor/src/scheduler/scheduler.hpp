@@ -80,6 +80,11 @@ class scheduler {
   [[nodiscard]] worker& slot(unsigned index) noexcept { return *slots_[index]; }
   [[nodiscard]] const worker& slot(unsigned index) const noexcept { return *slots_[index]; }
   [[nodiscard]] bool all_parked() const noexcept { return idle.parked() == slots(); }
+  /// Whether a look for others' work may pass over that worker (idle_set.hpp, I5).
+  [[nodiscard]] bool is_parked(unsigned index) const noexcept {
+    const assignment at = assignment_of(index);
+    return idle.is_parked(at.word, at.bit);
+  }
   /// Nothing is queued and nothing runs that could queue more.
   [[nodiscard]] bool quiescent() const noexcept;
   /// The calling thread's worker, if it is one of this.

@@ -27,8 +27,8 @@ bool search::end() noexcept {
 
 std::span<continuation* const> search::steal() noexcept {
   const steal_outcome outcome = policy_.steal(
-      index_, all_.slots(), [this](unsigned victim) { return all_.slot(victim).thief(); },
-      stolen_.data());
+      index_, all_.slots(), [this](unsigned victim) { return all_.is_parked(victim); },
+      [this](unsigned victim) { return all_.slot(victim).thief(); }, stolen_.data());
   counters_.steal_try.add(1);
   if (outcome.taken()) {
     counters_.steal_hit.add(1);
@@ -62,8 +62,10 @@ search::sighting search::look() const noexcept {
   sighting seen;
   if (!all_.steals) return seen;
   const unsigned workers = all_.slots();
+  unsigned victim = index_;
   for (unsigned i = 1; i < workers; ++i) {
-    const unsigned victim = (index_ + i) % workers;
+    if (++victim == workers) victim = 0;
+    if (all_.is_parked(victim)) continue;
     const worker_queue::thief blocks = all_.slot(victim).thief();
     const block_range range = blocks.in_use();
     for (std::size_t j = 0; j < range.count; ++j) {

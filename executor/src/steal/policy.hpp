@@ -60,18 +60,22 @@ class random_steal {
   /// `batch`: entries taken at most, at least 1.
   random_steal(std::uint64_t seed, std::size_t batch) noexcept : random_(seed), batch_(batch) {}
 
-  /// One attempt of worker `self` of `workers`. `thief_of(i)` is the thief's side of worker i's
-  /// queue; `out` has room for a batch.
-  template <class ThiefOf, class Value>
-  steal_outcome steal(unsigned self, unsigned workers, const ThiefOf& thief_of,
-                      Value* out) noexcept {
+  /// One attempt of worker `self` of `workers`. `is_parked(i)`: worker i is known to have nothing,
+  /// and is passed over. `thief_of(i)` is the thief's side of its queue; `out` has room for a
+  /// batch.
+  template <class IsParked, class ThiefOf, class Value>
+  steal_outcome steal(unsigned self, unsigned workers, const IsParked& is_parked,
+                      const ThiefOf& thief_of, Value* out) noexcept {
     steal_outcome outcome;
     if (workers < 2) return outcome;
     const unsigned others = workers - 1;
-    const unsigned start = random_.below(others);
+    unsigned victim = (self + 1 + random_.below(others)) % workers;
     unsigned conflicts = 0;
-    for (unsigned i = 0; i < std::min(others, victims_max); ++i) {
-      const unsigned victim = (self + 1 + (start + i) % others) % workers;
+    unsigned looked_at = 0;
+    for (unsigned i = 0; i < workers && looked_at < victims_max;
+         ++i, victim = after(victim, workers)) {
+      if (victim == self || is_parked(victim)) continue;
+      ++looked_at;
       outcome = steal_from(thief_of(victim), out);
       conflicts += outcome.conflicts;
       if (!outcome.taken()) continue;
@@ -83,6 +87,11 @@ class random_steal {
   }
 
  private:
+  /// Without a division: there may be hundreds that sleep.
+  static constexpr unsigned after(unsigned worker, unsigned workers) noexcept {
+    return worker + 1 == workers ? 0 : worker + 1;
+  }
+
   template <class Thief, class Value>
   steal_outcome steal_from(const Thief& victim, Value* out) noexcept {
     steal_outcome outcome;

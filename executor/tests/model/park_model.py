@@ -317,6 +317,9 @@ class Model:
 
     def read_range(self, s, i, w):
         victim = self.other(i, w.victim)
+        if self.o.look_at == "awake" and self.is_announced(s.workers[victim]):
+            yield from self.read_blocks(s, i, w._replace(victim=victim, range_end=0))
+            return
         end = s.workers[victim].queue.range_end
         yield False, f"worker {i} reads worker {victim}'s range: {end} blocks", self.with_worker(
             s, i, w._replace(at="read blocks", victim=victim, range_end=end))
@@ -334,6 +337,10 @@ class Model:
             w = w._replace(victim=0)
             what = "finds nothing, at last"
         yield False, f"worker {i} {what}", self.with_worker(s, i, w._replace(range_end=0))
+
+    @staticmethod
+    def is_announced(w):
+        return w.at in ANNOUNCED and w.looker != "end"
 
     @staticmethod
     def other(i, victim):
@@ -384,7 +391,7 @@ class Model:
 
 def objection(s, at_rest):
     """What is wrong with a state, or None."""
-    announced = sum(w.at in ANNOUNCED and w.looker != "end" for w in s.workers)
+    announced = sum(Model.is_announced(w) for w in s.workers)
     if min(s.word) < 0 or s.word.parked + s.word.claimed != announced:
         return "counts"
     if s.word.searching != s.word.claimed + sum(w.searching for w in s.workers):
@@ -447,6 +454,9 @@ def options(arguments):
     p.add_argument("--last-look", choices=("owed", "forgotten", "none"), default="owed",
                    help="look everywhere before sleeping; a searcher that finds something there owes the look of a "
                         "search's end, or forgets that it was one")
+    p.add_argument("--look-at", choices=("all", "awake"), default="all",
+                   help="whether a look passes over workers that have announced themselves, as that of the named form "
+                        "does over those of them that nobody has claimed")
     p.add_argument("--token", choices=("before_leave", "after_leave"), default="before_leave",
                    help="when a token is read")
     p.add_argument("--leave", choices=("counted", "parked_first"), default="counted",
