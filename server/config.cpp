@@ -183,8 +183,10 @@ void add_flags(CLI::App& app, config& to) {
       "Requests of a route, and calls of a unary method of native gRPC, that take longer on "
       "average, in us, wait for a worker that has nothing else to do; 0: all run as they come",
       "50, but 0 if workers have reactors of their own");
-  workers.duration("--lane-age", to.lane_age, 1us, 10s,
-                   "How long such a request waits before it is run first");
+  workers.duration(
+      "--lane-age", to.lane_age, 1us, 10s,
+      "How long such a request waits before it is run first; after an eighth of it no worker "
+      "is kept free of them");
 
   group limits(app, "HTTP limits");
   limits.bytes("--header-bytes-max", to.http.header_bytes_max, 64, 1 << 20,

@@ -36,7 +36,7 @@ struct long_call : continuation {
   lane_entry place_;
 };
 
-/// Nothing in it comes of age.
+/// Nothing in it comes of age, or of the part of it after which the cap does not hold.
 options patient(const parking& how, unsigned workers) {
   options result = options_of(how, workers);
   result.lane_age = 10s;
@@ -172,6 +172,7 @@ TEST_P(lane_on, all_workers_serve_short_tasks) {
   pool under_test(settings);
   std::atomic<int> inside = 0;
   std::atomic<int> most = 0;
+  std::atomic<int> ended = 0;
   const auto work = [&] {
     const int now = ++inside;
     int seen = most;
@@ -180,10 +181,12 @@ TEST_P(lane_on, all_workers_serve_short_tasks) {
     const auto limit = std::chrono::steady_clock::now() + 5ms;
     while (most < 2 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
     --inside;
+    ++ended;
   };
+  int posted = 0;
   for (int round = 0; round < 100 && most < 2; ++round) {
-    for (int i = 0; i < 10; ++i) long_call::post(under_test, work);
-    under_test.join();
+    for (int i = 0; i < 10; ++i, ++posted) long_call::post(under_test, work);
+    ASSERT_TRUE(eventually([&] { return ended == posted; }, 100us));
   }
   EXPECT_EQ(most, 2);
   EXPECT_EQ(total(under_test, &worker_statistics::lane_aged), 0U);
@@ -234,6 +237,7 @@ TEST_P(lane_on, an_entry_pushed_by_the_only_server_comes_of_age) {
       EXPECT_TRUE(eventually(other_sleeps, 100us));
       long_call::post(under_test, [&] {
         second = true;
+        std::this_thread::sleep_for(1ms);  // longer than a slice, as the first
         ++ended;
       });
       while (!second) std::this_thread::sleep_for(100us);

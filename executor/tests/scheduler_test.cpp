@@ -87,6 +87,44 @@ TEST(scheduler, looks_at_all_of_a_group_and_at_nobody_else) {
   }
 }
 
+/// Which of a group sleeps is not known, so all of them are looked at while one is awake.
+TEST(scheduler, nobody_of_a_group_need_be_looked_at_where_all_of_it_sleep) {
+  constexpr unsigned groups = 3;
+  std::vector<no_reactor> reactors(groups);
+  std::vector<reactor*> pointers;
+  for (no_reactor& each : reactors) pointers.push_back(&each);
+  options settings;
+  settings.workers = 7;
+  settings.receive_bytes = 1024;
+  scheduler tested(settings, pointers);
+  constexpr unsigned workers = 12;  // five of them attached
+  for (unsigned i = 0; i < workers; ++i) {
+    tested.install(
+        i, std::make_unique<worker>(tested, i, nullptr, tested.assignment_of(i).home, nullptr));
+  }
+  tested.publish(workers);
+  for (unsigned next = 0; next < workers; ++next) {
+    tested.idle.announce(tested.assignment_of(next).word, 0, false);
+    for (unsigned i = 0; i < workers; ++i) {
+      bool all_sleep = true;
+      for (unsigned other = next + 1; other < workers; ++other) {
+        if (tested.assignment_of(other).word == tested.assignment_of(i).word) all_sleep = false;
+      }
+      EXPECT_EQ(tested.is_parked(i), all_sleep) << i << " after " << next;
+    }
+  }
+  static_cast<void>(tested.wake_one(0));
+  EXPECT_FALSE(tested.is_parked(0));  // one of it was claimed
+}
+
+TEST(scheduler, each_who_sleeps_by_itself_need_not_be_looked_at) {
+  options settings;
+  settings.workers = 100;
+  scheduler tested(settings, {});
+  tested.idle.announce(1, 2, false);
+  for (unsigned i = 0; i < 100; ++i) EXPECT_EQ(tested.is_parked(i), i == 50) << i;
+}
+
 TEST(scheduler, workers_that_sleep_by_themselves_have_a_bit_each) {
   options settings;
   settings.workers = 100;

@@ -70,8 +70,9 @@ struct options {
   /// more CPU at 256 and 1000 connections, and are no better for the p99 beside requests of 200 us.
   std::chrono::microseconds slice{300};
   /// Long work (pool::lane) that has waited longer is run whatever else there is, in microseconds,
-  /// 1 to 10,000,000. Measured on a prototype: 10 ms protect short work a little better, and take
-  /// the long work's p99 to 37 ms.
+  /// 1 to 10,000,000. After an eighth of it no worker is kept free of the lane any more. Measured
+  /// on a prototype: 10 ms protect short work a little better, and take the long work's p99 to 37
+  /// ms.
   std::chrono::microseconds lane_age{2000};
   /// How often each reactor measures pool::queue_age, in milliseconds, 0 to 10,000; 0: it does not.
   /// Each time wakes a worker.

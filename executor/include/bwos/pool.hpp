@@ -52,8 +52,8 @@ class pool {
   /// to do. Where its tasks mostly take longer than options::slice, at most max(1, workers - 1)
   /// workers are at it, so that short work finds one free, until its oldest has waited for an
   /// eighth of options::lane_age. What has waited for all of that is run before anything else. For
-  /// work of 50 us and more: below that the way through the lane costs more than it saves. Any thread; allocates
-  /// nothing. `place` belongs to the pool until `work` is invoked.
+  /// work of 50 us and more: below that the way through the lane costs more than it saves. Any
+  /// thread; allocates nothing. `place` belongs to the pool until `work` is invoked.
   void post_long(continuation& work, lane_entry& place) noexcept;
 
   /// Whether the calling thread is inside a worker of this pool.

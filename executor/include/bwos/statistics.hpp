@@ -28,7 +28,7 @@ namespace bwos {
   X(spill, "continuations moved to the inject queue because the own one was full") \
   X(queue_full, "puts that found the own queue full")                              \
   X(lane_run, "continuations run from the lane of long work")                      \
-  X(lane_aged, "of these, run for their age: above the cap, or before other work") \
+  X(lane_aged, "of these, run when of age, or above the cap")                      \
   X(park, "times parked")                                                          \
   X(nap, "of these, for a moment, the shared reactor left to workers at work")     \
   X(wake, "wake-ups sent to others")                                               \

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/handler_depot.hpp"
 #include "base/continuation_chain.hpp"
+#include "base/handler_depot.hpp"
 #include "base/mutex.hpp"
 
 namespace bwos {

@@ -29,9 +29,10 @@
 //     one worker after the other.
 // I4  counted: P + C is the number of workers between announce and leave. A wake's token is read
 //     before the claim is taken: taken first, a late read would eat the token of a newer claim.
-// I5  named: looks for others' work pass over who is parked. Whatever such a worker has in its
-//     queue once it leaves, it looks at the word before it runs that, and sees who announced itself
-//     before it was passed over. So what parking costs does not grow with those who sleep.
+// I5  Looks for others' work pass over who is parked: named, whose bit is set; counted, all of a
+//     group of which nobody is awake or claimed. Whatever such a worker has in its queue once it
+//     leaves (seq_cst), it looks at the words (seq_cst) before it runs that: it sees who announced
+//     itself before it was passed over, or it had left when it was looked at.
 // tests/model/park_model.py explores every state of small pools, and shows that each of these is
 // needed. Tests: idle_set_test.cpp, parking_test.cpp, tests/simulation
 #pragma once
@@ -60,9 +61,10 @@ class idle_set {
   /// Cheap and possibly stale: claim() may find somebody.
   [[nodiscard]] bool may_claim() const noexcept {
     for (unsigned i = 0; i < count_; ++i) {
-      // [idle.glance] relaxed: a hint; a stale one costs one task's delay at most, because whoever
-      // parks looks everywhere first. Partner: none, nothing is read on its strength.
-      const std::uint64_t value = words_[i].value.load(std::memory_order_relaxed);
+      // [idle.glance] seq_cst: a worker that has left its place sees who had announced itself
+      // before it was passed over (I5); for others a hint. A plain load where that is cheap.
+      // Partner: [idle.announce].
+      const std::uint64_t value = words_[i].value.load(std::memory_order_seq_cst);
       if (value < one_searcher && (value & parked_mask()) != 0) return true;
     }
     return false;
@@ -136,13 +138,12 @@ class idle_set {
     return {};
   }
 
-  /// named: that worker has announced itself, is not claimed, and need not be looked at (I5).
-  /// counted: not known, false.
-  [[nodiscard]] bool is_parked(unsigned word, unsigned bit) const noexcept {
-    if (form_ == form::counted) return false;
+  /// A worker that need not be looked at (I5). counted: `group_size` workers share its word.
+  [[nodiscard]] bool is_parked(unsigned word, unsigned bit, unsigned group_size) const noexcept {
     // [idle.parked.look] seq_cst: part of the look before parking, so not before the announcement
-    // (I1). Partner: [idle.leave.named].
-    return (words_[word].value.load(std::memory_order_seq_cst) >> bit & 1) != 0;
+    // (I1). Partner: [idle.leave.named], [idle.leave.counted].
+    const std::uint64_t value = words_[word].value.load(std::memory_order_seq_cst);
+    return form_ == form::named ? (value >> bit & 1) != 0 : (value & field) == group_size;
   }
 
   [[nodiscard]] unsigned parked() const noexcept { return sum(parked_mask()); }

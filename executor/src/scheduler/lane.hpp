@@ -20,11 +20,12 @@
 // L2  Where there is room an entry is like a task in the inject queue: pushed (seq_cst) before the
 //     pusher looks for sleepers, looked for by a worker after it has announced its parking
 //     (seq_cst). At the cap a worker may sleep on an entry: those who serve look again when they
-//     are done.
+//     are done, and after they have voted on the cap.
 //       lane_test: every_entry_runs_once, a_push_from_outside_wakes
-// L3  That an entry is of age is seen by each worker between two slices, and by the monitor
-//     (scheduler/monitor.hpp), which wakes a sleeper for it. Who pushes sees to it that the
-//     monitor is awake.
+// L3  That an entry is of age is seen by each worker between two slices; that it may be served
+// above
+//     the cap, by a worker with nothing else to do and by the monitor (scheduler/monitor.hpp),
+//     which wakes a sleeper for it. Who pushes sees to it that the monitor is awake.
 //       lane_test: an_entry_of_age_is_served_above_the_cap
 #pragma once
 

@@ -36,7 +36,7 @@ void monitor::run() noexcept {
   while (!all_.stopping()) {
     quiet = all_.all_parked() ? quiet + 1 : 0;
     if (quiet <= quiet_looks) {
-      const std::int64_t next_ms = look() ? close_ms : wide_ms;
+      const std::int64_t next_ms = look(quiet == 0) ? close_ms : wide_ms;
       sleep(next_ms);
       continue;
     }
@@ -69,20 +69,21 @@ bool monitor::is_late(ticks turn_began) const noexcept {
                                 static_cast<std::int64_t>(close_ms * 1'000 * all_.ticks_per_us);
 }
 
-/// Returns whether the next look should come soon.
-bool monitor::look() noexcept {
+/// `anybody_awake`: else no worker need be looked at. Returns whether the next look should come
+/// soon: never while there is nobody to wake, as who parks looks for himself.
+bool monitor::look(bool anybody_awake) noexcept {
   bool wanted = all_.long_work.open() || all_.timers.due();
   bool soon = std::exchange(closely_, false) || all_.long_work.nonempty();
-  for (unsigned i = 0; i < all_.slots(); ++i) {
-    if (all_.is_parked(i)) continue;  // in no task; what it sleeps with costs nothing
+  for (unsigned i = 0; anybody_awake && i < all_.slots(); ++i) {
     worker& each = all_.slot(i);
+    soon = soon || each.time().is_often_long() || is_late(each.time().turn_began());
+    if (all_.is_parked(i)) continue;  // it is in no task
     const std::uint64_t begun = each.tasks_begun();
     const bool same_task = begun == std::exchange(begun_[i], begun);
-    soon = soon || each.time().is_often_long() || is_late(each.time().turn_began());
     if (same_task && all_.steals && has_something_to_steal(each)) wanted = true;
   }
   if (wanted) all_.wake_one(0);
-  return wanted || (soon && all_.idle.parked() != 0);
+  return (wanted || soon) && all_.idle.parked() != 0;
 }
 
 }  // namespace bwos

@@ -51,7 +51,7 @@ class monitor {
   [[nodiscard]] futex_parker& parker() noexcept { return parker_; }
 
  private:
-  bool look() noexcept;
+  bool look(bool anybody_awake) noexcept;
   [[nodiscard]] bool is_late(ticks turn_began) const noexcept;
   void sleep(std::int64_t limit_ms) noexcept;
 

@@ -30,7 +30,12 @@ scheduler::scheduler(const options& wanted, std::vector<reactor*> groups)
       watch(*this, wanted.workers + options::attached_max),
       timers(watch.parker()),
       groups_(std::move(groups)),
-      slots_(settings.workers + options::attached_max) {}
+      slots_(settings.workers + options::attached_max) {
+  for (unsigned i = 0; i < slots_.size(); ++i) assignments_.push_back(assign(i));
+  for (unsigned group = 0; group < idle.words(); ++group) {
+    group_sizes_.push_back(first_in(group + 1) - first_in(group));
+  }
+}
 
 scheduler::~scheduler() = default;
 
@@ -48,7 +53,7 @@ bool scheduler::is_inside() const noexcept {
 
 /// Groups are filled evenly, and neighbours share one: pinned workers of a group are neighbours on
 /// the machine. Attached threads follow in turn.
-scheduler::assignment scheduler::assignment_of(unsigned index) const noexcept {
+scheduler::assignment scheduler::assign(unsigned index) const noexcept {
   if (groups_.empty())
     return {.word = index / idle_set::word_workers_max, .bit = index % idle_set::word_workers_max};
   const auto groups = static_cast<unsigned>(groups_.size());

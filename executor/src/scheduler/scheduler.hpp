@@ -82,8 +82,8 @@ class scheduler {
   [[nodiscard]] bool all_parked() const noexcept { return idle.parked() == slots(); }
   /// Whether a look for others' work may pass over that worker (idle_set.hpp, I5).
   [[nodiscard]] bool is_parked(unsigned index) const noexcept {
-    const assignment at = assignment_of(index);
-    return idle.is_parked(at.word, at.bit);
+    const assignment& at = assignment_of(index);
+    return idle.is_parked(at.word, at.bit, has_groups() ? group_size(at.word) : 0);
   }
   /// Nothing is queued and nothing runs that could queue more.
   [[nodiscard]] bool quiescent() const noexcept;
@@ -99,21 +99,20 @@ class scheduler {
     reactor* home = nullptr;  ///< Null without groups.
   };
   [[nodiscard]] bool has_groups() const noexcept { return !groups_.empty(); }
-  [[nodiscard]] assignment assignment_of(unsigned index) const noexcept;
+  [[nodiscard]] const assignment& assignment_of(unsigned index) const noexcept {
+    return assignments_[index];
+  }
   /// Whether `holds(worker)` for one of the workers that share a reactor.
   template <class Predicate>
   [[nodiscard]] bool any_in_group(unsigned word, const Predicate& holds) const noexcept {
     const unsigned groups = idle.words();
-    const auto first_of = [&](unsigned group) {
-      return (group * settings.workers + groups - 1) / groups;
-    };
     const auto any_in = [&](unsigned first, unsigned last, unsigned step) {
       for (unsigned i = first; i < last; i += step) {
         if (holds(slot(i))) return true;
       }
       return false;
     };
-    return any_in(first_of(word), std::min(first_of(word + 1), slots()), 1) ||
+    return any_in(first_in(word), std::min(first_in(word + 1), slots()), 1) ||
            any_in(settings.workers + word, slots(), groups);
   }
 
@@ -139,9 +138,22 @@ class scheduler {
 
  private:
   [[nodiscard]] std::uint64_t departures() const noexcept;
+  /// The first worker of a group, attached threads apart.
+  [[nodiscard]] unsigned first_in(unsigned group) const noexcept {
+    const unsigned groups = idle.words();
+    return (group * settings.workers + groups - 1) / groups;
+  }
+  [[nodiscard]] unsigned group_size(unsigned group) const noexcept {
+    const unsigned attached = slots() - std::min(slots(), settings.workers);
+    const unsigned groups = idle.words();
+    return group_sizes_[group] + (attached == 0 ? 0 : (attached + groups - 1 - group) / groups);
+  }
+  [[nodiscard]] assignment assign(unsigned index) const noexcept;
 
   const unsigned born_generation_ = fork_generation;
   const std::vector<reactor*> groups_;
+  std::vector<assignment> assignments_;         // of all that there can be
+  std::vector<unsigned> group_sizes_;           // attached threads apart
   std::vector<std::unique_ptr<worker>> slots_;  // as many as there can be: never moves
   atomic<unsigned> slot_count_{0};
   atomic<bool> stopping_{false};

@@ -20,7 +20,7 @@ enum class wake_reason : std::uint8_t {
   backlog,  ///< What waits behind the running task takes its worker longer than a wake-up costs.
   asked,    ///< The running task has asked for it (wake_rule::at_once).
   posts,    ///< The running task has posted something that does not run next.
-  lane,     ///< The lane has work, and room for one more to serve it.
+  lane,     ///< The lane has work that one more worker may serve.
   found,    ///< The search, or the inject queue, has shown more than it gave.
   excused,  ///< The last searcher leaves, and somebody may have counted on it (idle_set.hpp, I2).
 };

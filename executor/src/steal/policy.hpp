@@ -60,9 +60,8 @@ class random_steal {
   /// `batch`: entries taken at most, at least 1.
   random_steal(std::uint64_t seed, std::size_t batch) noexcept : random_(seed), batch_(batch) {}
 
-  /// One attempt of worker `self` of `workers`. `is_parked(i)`: worker i is known to have nothing,
-  /// and is passed over. `thief_of(i)` is the thief's side of its queue; `out` has room for a
-  /// batch.
+  /// One attempt of worker `self` of `workers`. `is_parked(i)`: worker i sleeps, and is passed
+  /// over. `thief_of(i)` is the thief's side of its queue; `out` has room for a batch.
   template <class IsParked, class ThiefOf, class Value>
   steal_outcome steal(unsigned self, unsigned workers, const IsParked& is_parked,
                       const ThiefOf& thief_of, Value* out) noexcept {

@@ -317,7 +317,9 @@ class Model:
 
     def read_range(self, s, i, w):
         victim = self.other(i, w.victim)
-        if self.o.look_at == "awake" and self.is_announced(s.workers[victim]):
+        passed_over = {"all": False, "awake": self.is_announced(s.workers[victim]),
+                       "searching": s.workers[victim].at == "task"}
+        if passed_over[self.o.look_at]:
             yield from self.read_blocks(s, i, w._replace(victim=victim, range_end=0))
             return
         end = s.workers[victim].queue.range_end
@@ -454,9 +456,9 @@ def options(arguments):
     p.add_argument("--last-look", choices=("owed", "forgotten", "none"), default="owed",
                    help="look everywhere before sleeping; a searcher that finds something there owes the look of a "
                         "search's end, or forgets that it was one")
-    p.add_argument("--look-at", choices=("all", "awake"), default="all",
-                   help="whether a look passes over workers that have announced themselves, as that of the named form "
-                        "does over those of them that nobody has claimed")
+    p.add_argument("--look-at", choices=("all", "awake", "searching"), default="all",
+                   help="a look passes over nobody; over those who have announced themselves, as that of the named form "
+                        "does unless they are claimed; over those inside a task, who will look at the word")
     p.add_argument("--token", choices=("before_leave", "after_leave"), default="before_leave",
                    help="when a token is read")
     p.add_argument("--leave", choices=("counted", "parked_first"), default="counted",
