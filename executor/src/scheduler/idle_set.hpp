@@ -56,7 +56,8 @@ class idle_set {
       : words_(std::make_unique<padded_word[]>(words)),
         count_(words),
         searchers_max_(searchers_max),
-        form_(kind) {}
+        form_(kind),
+        parked_mask_(kind == form::named ? one_searcher - 1 : field) {}
 
   /// Cheap and possibly stale: claim() may find somebody.
   [[nodiscard]] bool may_claim() const noexcept {
@@ -65,7 +66,7 @@ class idle_set {
       // before it was passed over (I5); for others a hint. A plain load where that is cheap.
       // Partner: [idle.announce].
       const std::uint64_t value = words_[i].value.load(std::memory_order_seq_cst);
-      if (value < one_searcher && (value & parked_mask()) != 0) return true;
+      if (value < one_searcher && (value & parked_mask_) != 0) return true;
     }
     return false;
   }
@@ -75,7 +76,7 @@ class idle_set {
     for (unsigned i = 0; i < count_; ++i) {
       // [idle.any] relaxed: a hint, nothing is read on its strength. Partner: none (a hint).
       const std::uint64_t value = words_[i].value.load(std::memory_order_relaxed);
-      if (value >= one_searcher || (value & parked_mask()) != 0) return true;
+      if (value >= one_searcher || (value & parked_mask_) != 0) return true;
     }
     return false;
   }
@@ -146,7 +147,7 @@ class idle_set {
     return form_ == form::named ? (value >> bit & 1) != 0 : (value & field) == group_size;
   }
 
-  [[nodiscard]] unsigned parked() const noexcept { return sum(parked_mask()); }
+  [[nodiscard]] unsigned parked() const noexcept { return sum(parked_mask_); }
   [[nodiscard]] unsigned searching() const noexcept {
     return sum(~std::uint64_t{0} << searcher_shift);
   }
@@ -159,17 +160,13 @@ class idle_set {
   static constexpr std::uint64_t one_claimed = std::uint64_t{1} << 16;
   static constexpr std::uint64_t field = 0xffff;
 
-  [[nodiscard]] std::uint64_t parked_mask() const noexcept {
-    return form_ == form::named ? one_searcher - 1 : field;
-  }
-
   bool claim_in(unsigned word, unsigned& bit) noexcept {
     atomic<std::uint64_t>& value = words_[word].value;
     // [idle.claim.look] seq_cst: may not be taken before the work was published (I1). Partner:
     // [idle.announce].
     std::uint64_t seen = value.load(std::memory_order_seq_cst);
     for (;;) {
-      const std::uint64_t parked = seen & parked_mask();
+      const std::uint64_t parked = seen & parked_mask_;
       if (parked == 0 || seen >= one_searcher) return false;
       std::uint64_t next = seen + one_searcher;
       if (form_ == form::named) {
@@ -234,6 +231,7 @@ class idle_set {
   unsigned count_;
   unsigned searchers_max_;
   form form_;
+  std::uint64_t parked_mask_;
 };
 
 }  // namespace bwos

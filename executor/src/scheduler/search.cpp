@@ -19,7 +19,7 @@ bool search::begin() noexcept {
   return on_;
 }
 
-bool search::end() noexcept {
+bool search::end_it() noexcept {
   const bool last = std::exchange(on_, false) && all_.idle.end_search(word_);
   const bool owes = std::exchange(owes_look_, false);
   return (last || owes) && all_.idle.may_claim();

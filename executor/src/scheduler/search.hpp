@@ -39,7 +39,9 @@ class search {
   void claimed(bool by_poster) noexcept { on_ = by_poster; }
   /// Its worker has found work. True: it was the last searcher of its word, and others sleep, of
   /// that word or another: the worker must look whether there is more (idle_set.hpp, I2).
-  [[nodiscard]] bool end() noexcept;
+  [[nodiscard]] bool end() noexcept {
+    return (on_ || owes_look_) && end_it();  // before each task: mostly there is nothing to end
+  }
   /// Its worker announces that it parks: whether that ends the search, too.
   [[nodiscard]] bool give_up() noexcept {
     owes_look_ = owes_look_ || on_;
@@ -67,6 +69,7 @@ class search {
   [[nodiscard]] found take_gave() noexcept { return std::exchange(gave_, found::nothing); }
 
  private:
+  bool end_it() noexcept;
   std::span<continuation* const> taken_by(const steal_outcome& outcome) noexcept;
 
   scheduler& all_;

@@ -94,7 +94,8 @@ void worker::before_task() noexcept {
   if (has_successor_) all_.watch.wake();
   const bool must_look = search_.end();
   const found gave = search_.take_gave();
-  if (!all_.idle.may_claim()) return;
+  const bool tells_nothing = !has_successor_ && !must_look && gave == found::nothing;
+  if (tells_nothing ? !all_.long_work.glance() : !all_.idle.may_claim()) return;
   wake_situation now = situation();
   now.lane_open = all_.long_work.glance();
   now.gave = gave;
