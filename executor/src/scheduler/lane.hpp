@@ -23,9 +23,9 @@
 //     are done, and after they have voted on the cap.
 //       lane_test: every_entry_runs_once, a_push_from_outside_wakes
 // L3  That an entry is of age is seen by each worker between two slices; that it may be served
-// above
-//     the cap, by a worker with nothing else to do and by the monitor (scheduler/monitor.hpp),
-//     which wakes a sleeper for it. Who pushes sees to it that the monitor is awake.
+//     above the cap, by a worker with nothing else to do and by the monitor
+//     (scheduler/monitor.hpp), which wakes a sleeper for it. Who pushes sees to it that the monitor
+//     is awake.
 //       lane_test: an_entry_of_age_is_served_above_the_cap
 #pragma once
 
