@@ -62,7 +62,9 @@ class connection_base {
 
   [[nodiscard]] auto receive() { return socket_.receive(); }
   [[nodiscard]] auto yield() { return Sockets::yield(socket_, workers_); }
-  [[nodiscard]] auto lane() { return Sockets::lane(socket_, workers_); }
+  [[nodiscard]] auto lane(metrics::ticks since = 0) {
+    return Sockets::lane(socket_, workers_, since);
+  }
   [[nodiscard]] auto linger() { return server::linger<Sockets>(socket_); }
 
   [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }

@@ -26,14 +26,14 @@ class executor {
   /// executor that cannot tell says no.
   [[nodiscard]] virtual bool has_idle() const noexcept = 0;
 
-  /// Awaitables: the coroutine goes on through yield(work) or post_long(work).
+  /// Awaitables: the coroutine goes on through yield(work) or post_long(work). `since`:
+  /// lane_entry::since.
   [[nodiscard]] auto yield() noexcept {
     return handed_on([this](continuation& work) noexcept { yield(work); });
   }
-  [[nodiscard]] auto lane() noexcept {
-    return handed_on([this, place = lane_entry()](continuation& work) mutable noexcept {
-      post_long(work, place);
-    });
+  [[nodiscard]] auto lane(std::uint64_t since = 0) noexcept {
+    return handed_on([this, place = lane_entry{.since = since}](
+                         continuation& work) mutable noexcept { post_long(work, place); });
   }
 
  protected:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "executor.hpp"
+#include "metrics/ticks.hpp"
 #include "native/connection.hpp"
 
 namespace bwos::server {
@@ -19,7 +20,9 @@ struct reactor_sockets {
   template <class T>
   using coroutine = task<T>;
   static auto yield(socket&, executor& where) noexcept { return where.yield(); }
-  static auto lane(socket&, executor& where) noexcept { return where.lane(); }
+  static auto lane(socket&, executor& where, metrics::ticks since) noexcept {
+    return where.lane(since);
+  }
   /// A connection that is HTTP/2's, with the bytes that it began with.
   static task<void> http2(socket taken, const http1::context& http, std::string first) {
     return native::serve(std::move(taken), http.http2, &http, std::move(first));

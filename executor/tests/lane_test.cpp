@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bwos/pool.hpp>
 #include <bwos/task.hpp>
+#include <bwos/ticks.hpp>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -21,8 +22,9 @@ using testing::parking;
 
 /// A heap-allocated function in the lane, which frees itself.
 struct long_call : continuation {
-  static void post(pool& where, std::function<void()> body) {
+  static void post(pool& where, std::function<void()> body, ticks since = 0) {
     auto* const made = new long_call(std::move(body));
+    made->place_.since = since;
     where.post_long(*made, made->place_);
   }
 
@@ -65,6 +67,38 @@ TEST_P(lane_on, serves_in_order) {
   under_test.join();
   ASSERT_EQ(order.size(), 100U);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+}
+
+TEST_P(lane_on, what_has_waited_longer_comes_first) {
+  pool under_test(patient(GetParam(), 1));
+  std::vector<unsigned> order;
+  heap_call::post(under_test, [&] {
+    const ticks now = now_ticks();
+    for (const unsigned age : {3U, 1U, 4U, 1U, 5U, 2U}) {
+      long_call::post(under_test, [&, age] { order.push_back(age); }, now - age);
+    }
+    long_call::post(under_test, [&] { order.push_back(0); });
+  });
+  under_test.join();
+  EXPECT_EQ(order, (std::vector<unsigned>{5, 4, 3, 2, 1, 1, 0}));
+}
+
+/// The search for its place ends, and then an old entry is served behind younger ones, not lost.
+TEST_P(lane_on, an_old_entry_behind_many_older_ones_is_served_last) {
+  constexpr unsigned many = 200;
+  pool under_test(patient(GetParam(), 1));
+  std::vector<unsigned> order;
+  heap_call::post(under_test, [&] {
+    const ticks now = now_ticks();
+    for (unsigned i = 0; i < many; ++i) {
+      long_call::post(under_test, [&, i] { order.push_back(i); }, now - 2 * many + i);
+    }
+    long_call::post(under_test, [&] { order.push_back(many); });
+    long_call::post(under_test, [&] { order.push_back(many + 1); }, now - many);
+  });
+  under_test.join();
+  ASSERT_EQ(order.size(), many + 2);
+  for (unsigned i = 0; i < many + 2; ++i) EXPECT_EQ(order[i], i);
 }
 
 TEST_P(lane_on, short_work_comes_first) {

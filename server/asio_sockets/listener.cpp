@@ -41,7 +41,7 @@ struct sockets {
   template <class T>
   using coroutine = awaitable<T>;
   static auto yield(socket&, executor&) { return io_context_executor::yield(); }
-  static auto lane(socket& peer, executor&) { return peer.lane(); }
+  static auto lane(socket& peer, executor&, metrics::ticks /*since*/) { return peer.lane(); }
   static awaitable<void> http2(socket taken, const http1::context& http, std::string first) {
     return native::life::serve<sockets>(std::move(taken), http.http2, &http, std::move(first));
   }

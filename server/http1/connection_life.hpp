@@ -114,6 +114,7 @@ class connection : public connection_base<Sockets> {
   }
 
   [[nodiscard]] next begin() const noexcept { return next::receive; }
+  [[nodiscard]] auto lane() { return base::lane(received_at_); }
   next take(const received& got);
   next go_on();
   void set_write_deadline() noexcept {
@@ -127,12 +128,14 @@ class connection : public connection_base<Sockets> {
 
  private:
   struct turn {
-    metrics::ticks begun;
+    metrics::ticks begun;  ///< Of its first request.
+    metrics::ticks started;
     next then = next::receive;
     std::size_t used = 0;   ///< Bytes of the input.
     unsigned answered = 0;  ///< Requests.
-    bool late = false;      ///< Requests wait too long for a worker.
-    bool shed = false;      ///< The one at hand is turned away for that.
+    bool from_lane = false;
+    bool late = false;  ///< Requests wait too long for a worker.
+    bool shed = false;  ///< The one at hand is turned away for that.
   };
 
   next take_first(const received& got);
@@ -142,6 +145,7 @@ class connection : public connection_base<Sockets> {
   turn answer(std::string_view input, worker_local& worker);
   bool read_request(std::string_view input, turn& result, worker_local& worker);
   void answer_request(bool more, turn& result, worker_local& worker, clock::time_point now);
+  [[nodiscard]] bool is_over(microseconds slice, const turn& what) const noexcept;
   next refuse(status code, next then);
   next flush(worker_local& worker, const turn& what);
   void set_deadline(clock::time_point now, bool progress) noexcept;
@@ -154,11 +158,12 @@ class connection : public connection_base<Sockets> {
   parser parser_;
   parser::phase waits_for_ = parser::phase::idle;  // what deadline_ was set for
   clock::time_point deadline_;
-  std::string kept_;               // received, not yet parsed
-  route route_ = route::other;     // of the request that was read last
-  metrics::ticks lane_since_ = 0;  // when the request that is in the lane began; 0: none is
-  bool is_http1_ = false;          // the first bytes have come, and are no preface of HTTP/2
-  bool leaving_ = false;           // a drain has set an idle connection's last deadline
+  std::string kept_;                // received, not yet parsed
+  route route_ = route::other;      // of the request that was read last
+  metrics::ticks lane_since_ = 0;   // when the request that is in the lane began; 0: none is
+  metrics::ticks received_at_ = 0;  // kept_, where it came with what is answered already
+  bool is_http1_ = false;           // the first bytes have come, and are no preface of HTTP/2
+  bool leaving_ = false;            // a drain has set an idle connection's last deadline
 };
 
 // Plain functions: the only ones that touch what belongs to the worker.
@@ -204,7 +209,10 @@ next connection<Sockets>::take_bytes(std::string_view input) {
   worker_local& worker = this_worker();
   shared_.metrics.here().received(input.size());
   const turn result = answer(input, worker);
-  if (comes_back(result.then)) kept_.assign(input.substr(result.used));
+  if (comes_back(result.then)) {
+    kept_.assign(input.substr(result.used));
+    received_at_ = result.started;
+  }
   return base::be_fair(input.size(), flush(worker, result));
 }
 
@@ -259,7 +267,7 @@ next connection<Sockets>::refuse(status code, next then) {
   const metrics::ticks begun = metrics::now_ticks();
   append_last(error_response(code), shared_, worker);
   if (shared_.log != nullptr) note(shared_, socket_, nullptr, false, error_response(code), begun);
-  return flush(worker, {.begun = begun, .then = then, .answered = 1});
+  return flush(worker, {.begun = begun, .started = begun, .then = then, .answered = 1});
 }
 
 /// Appends answers to the worker's output until the input, or this connection's turn, is over. The
@@ -270,8 +278,9 @@ typename connection<Sockets>::turn connection<Sockets>::answer(std::string_view 
   const metrics::ticks start = metrics::now_ticks();
   const metrics::ticks waited_since = std::exchange(lane_since_, 0);
   const clock::time_point now = worker.coarse_now(start, shared_.metrics.ticks_per_ms());
-  turn result{.begun = waited_since != 0 ? waited_since : start};
   bool has_request = waited_since != 0;
+  turn result{
+      .begun = has_request ? waited_since : start, .started = start, .from_lane = has_request};
   result.late = shared_.queue_age.exceeded(now);
   while (result.then == next::receive && (has_request || result.used < input.size())) {
     if (!has_request && !read_request(input, result, worker)) break;
@@ -305,6 +314,7 @@ bool connection<Sockets>::read_request(std::string_view input, turn& result, wor
   result.shed = !routes[static_cast<std::size_t>(route_)].vital &&
                 (result.late || (is_long && shared_.queue_age.exceeded_in_lane()));
   if (!is_long || result.shed) return true;
+  if (result.from_lane && !is_over(lane_slice, result)) return true;
   parser_.hold();
   lane_since_ = result.answered == 0 ? result.begun : metrics::now_ticks();
   result.then = next::lane;
@@ -338,12 +348,19 @@ void connection<Sockets>::answer_request(bool more, turn& result, worker_local& 
   if (result.shed) shared_.metrics.here().shed();
   ++result.answered;
   const bool look = !brief || result.answered % brief_answers_per_look == 0;
-  const metrics::ticks slice =
-      shared_.metrics.ticks_per_ms() * static_cast<metrics::ticks>(pipeline_slice.count());
+  // Out of the lane, read_request() decides about the next one if it is long.
+  const bool lasted = look && is_over(result.from_lane ? lane_slice : pipeline_slice, result) &&
+                      !(result.from_lane && shared_.times.is_long(route_));
   const bool over = result.answered == shared_.limits.pipeline_max ||
-                    worker.output.size() > output_bytes_max ||
-                    (look && (metrics::now_ticks() - result.begun) * 1000 > slice);
+                    worker.output.size() > output_bytes_max || lasted;
   if (keep && more && over) result.then = next::go_on;
+}
+
+/// Whether the turn has lasted for longer.
+template <class Sockets>
+bool connection<Sockets>::is_over(microseconds slice, const turn& what) const noexcept {
+  return (metrics::now_ticks() - what.started) * 1000 >
+         shared_.metrics.ticks_per_ms() * static_cast<metrics::ticks>(slice.count());
 }
 
 /// Sends what the worker's output holds, as far as that goes without waiting.

@@ -12,7 +12,9 @@ namespace bwos {
 struct lane_entry {
   continuation* work = nullptr;
   lane_entry* next = nullptr;
-  std::uint64_t since = 0;  ///< The lane's: when it came, in ticks of the processor's counter.
+  /// When the work began to wait (now_ticks(), bwos/ticks.hpp), if that was earlier: its age counts
+  /// from then, and it comes before what has waited less. 0: when it enters.
+  std::uint64_t since = 0;
 };
 
 }  // namespace bwos

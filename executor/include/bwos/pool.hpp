@@ -48,12 +48,12 @@ class pool {
   /// as post(). For a continuation that has used its share of time.
   void yield(continuation& work) noexcept;
 
-  /// Queues `work` in the pool's lane of long work: one FIFO, run by workers that find nothing else
-  /// to do. Where its tasks mostly take longer than options::slice, at most max(1, workers - 1)
-  /// workers are at it, so that short work finds one free, until its oldest has waited for an
-  /// eighth of options::lane_age. What has waited for all of that is run before anything else. For
-  /// work of 50 us and more: below that the way through the lane costs more than it saves. Any
-  /// thread; allocates nothing. `place` belongs to the pool until `work` is invoked.
+  /// Queues `work` in the pool's lane of long work, run oldest first by workers that find nothing
+  /// else to do. Where its tasks mostly take longer than two of options::slice, at most max(1,
+  /// workers - 1) workers are at it, so that short work finds one free, until its oldest has waited
+  /// for an eighth of options::lane_age. What has waited for all of that is run before anything
+  /// else. For work of 50 us and more: below that the way through the lane costs more than it
+  /// saves. Any thread; allocates nothing. `place` belongs to the pool until `work` is invoked.
   void post_long(continuation& work, lane_entry& place) noexcept;
 
   /// Whether the calling thread is inside a worker of this pool.
@@ -113,11 +113,10 @@ class pool {
     return handed_on([this](continuation& work) noexcept { yield(work); });
   }
   /// Awaitable: the coroutine goes on when it is its turn in the lane, through post_long(). Until
-  /// its next suspension it counts as long work.
-  [[nodiscard]] auto lane() noexcept {
-    return handed_on([this, place = lane_entry()](continuation& work) mutable noexcept {
-      post_long(work, place);
-    });
+  /// its next suspension it counts as long work. `since`: lane_entry::since.
+  [[nodiscard]] auto lane(std::uint64_t since = 0) noexcept {
+    return handed_on([this, place = lane_entry{.since = since}](
+                         continuation& work) mutable noexcept { post_long(work, place); });
   }
 
   /// For the library's own I/O objects.

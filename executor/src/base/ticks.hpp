@@ -1,27 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A clock for durations of microseconds: reads the processor's counter (about 10 ns against 25 ns
-// of clock_gettime). For slices and means of task time only; deadlines use steady_now().
+// The clocks: the processor's counter for slices and means of task time, steady_now() for
+// deadlines.
 #pragma once
 
 #include <algorithm>
+#include <bwos/ticks.hpp>
 #include <chrono>
-#include <cstdint>
 
 namespace bwos {
-
-using ticks = std::uint64_t;
-
-inline ticks now_ticks() noexcept {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-  ticks value;
-  asm volatile("mrs %0, cntvct_el0" : "=r"(value));
-  return value;
-#else
-  return static_cast<ticks>(std::chrono::steady_clock::now().time_since_epoch().count());
-#endif
-}
 
 /// The clock of deadlines.
 inline std::chrono::steady_clock::time_point steady_now() noexcept {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long work, apart from the rest: one FIFO for the pool, served by workers that have nothing else
+// Long work, apart from the rest: one queue for the pool, served by workers that have nothing else
 // to do.
 //
-// THE CAP  Where its tasks take longer than a slice, all workers but one serve it at once, so that
-// short work always finds somebody. Shorter ones delay short work no more than a slice does: there
-// a cap protects nobody, and idle workers would let the lane wait. (Tasks of 200 us beside HTTP
-// requests, two workers, three quarters of the processors' time: with the cap the fast ones' p99 is
-// 2 times what it is without, and the slow ones' 3 times.)
+// ORDER  Oldest first, by when the work began to wait. That may have been before it came here: the
+// requests of a connection come one after the other, however long they have been there.
+//
+// THE CAP  Where its tasks take longer than two slices, all workers but one serve it at once, so
+// that short work always finds somebody. Shorter ones delay short work little more than a slice
+// does: there a cap protects nobody, and idle workers would let the lane wait. (Tasks of 200 us
+// beside HTTP requests, two workers, three quarters of the processors' time: with the cap the fast
+// ones' p99 is 2 times what it is without, and the slow ones' 3 times.)
 //
 // AGE  An entry that has waited for an eighth of the age is served above the cap by a worker with
 // nothing else to do; one of the whole age by any worker between two slices, whatever else there
@@ -15,8 +18,9 @@
 // ROLES  Any thread pushes. A worker takes an entry, runs it, and says that it is done.
 //
 // INVARIANTS
-// L1  list_ and oldest_ change together, under the lock. Entries are taken in the order of pushes.
-//       lane_test: serves_in_order
+// L1  list_ and oldest_ change together, under the lock. Entries are taken in the order of `since`,
+//     but that one is not looked for behind more than overtaken_max others.
+//       lane_test: serves_in_order, what_has_waited_longer_comes_first
 // L2  Where there is room an entry is like a task in the inject queue: pushed (seq_cst) before the
 //     pusher looks for sleepers, looked for by a worker after it has announced its parking
 //     (seq_cst). At the cap a worker may sleep on an entry: those who serve look again when they
@@ -44,16 +48,17 @@ namespace bwos {
 
 class alignas(cache_line) lane {
  public:
-  /// `servers_max`: the cap, for tasks that take longer than `slice`. `age`: see above.
+  /// `servers_max`: the cap, for tasks that take longer than two of `slice`. `age`: see above.
   lane(unsigned servers_max, ticks slice, ticks age) noexcept
       : servers_max_(servers_max), slice_(slice), age_(age) {}
 
   void push(lane_entry& entry) noexcept {
-    entry.next = nullptr;
-    entry.since = now_ticks();
+    if (entry.since == 0) entry.since = now_ticks();
     const std::lock_guard guard(lock_);
-    (first_ == nullptr ? first_ : last_->next) = &entry;
-    last_ = &entry;
+    lane_entry** const at = place_of(entry.since);
+    entry.next = *at;
+    *at = &entry;
+    if (entry.next == nullptr) last_ = &entry;
     ++depth_;
     publish();
   }
@@ -82,7 +87,7 @@ class alignas(cache_line) lane {
 
   /// The caller has run what it took, for `length`, and looks at the lane again before it sleeps.
   void done(ticks length) noexcept {
-    vote(length > slice_);
+    vote(length > 2 * slice_);
     // [lane.done] seq_cst: whoever finds the cap reached after this counts others (L2). Partner:
     // [lane.servers].
     servers_.fetch_sub(1, std::memory_order_seq_cst);
@@ -136,6 +141,10 @@ class alignas(cache_line) lane {
   }
 
  private:
+  /// Who is older than the last entry is put before those that are younger; it looks for its place,
+  /// from the oldest on, behind no more than so many: they are other connections, and the lock is
+  /// held.
+  static constexpr unsigned overtaken_max = 64;
   /// Votes of tasks, for and against the cap: enough that a few odd ones, or a preempted worker, do
   /// not change the majority of recent ones.
   static constexpr int votes_max = 8;
@@ -149,7 +158,19 @@ class alignas(cache_line) lane {
   [[nodiscard]] bool has_room(unsigned servers) const noexcept {
     return servers < servers_max_ || long_votes_.get() <= 0;
   }
-  /// A task has taken longer than a slice, or not.
+  /// Under the lock.
+  lane_entry** place_of(ticks since) noexcept {
+    if (first_ == nullptr) return &first_;
+    if (last_->since > since) {
+      lane_entry** at = &first_;
+      for (unsigned passed = 0; passed < overtaken_max; ++passed) {
+        if ((*at)->since > since) return at;  // the last one's is
+        at = &(*at)->next;
+      }
+    }
+    return &last_->next;
+  }
+  /// A task has taken long, or not.
   void vote(bool is_long) noexcept {
     const std::lock_guard guard(lock_);
     const int now = long_votes_.get() + (is_long ? 1 : -1);

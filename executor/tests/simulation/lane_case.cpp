@@ -54,6 +54,7 @@ class lane_and_servers {
     const unsigned pusher;
     const unsigned number;
     lane_entry place;
+    std::uint64_t pushed = 0;  // how many had been when this had; 0: it has not
     bool taken = false;
     bool runs = false;
   };
@@ -62,7 +63,12 @@ class lane_and_servers {
     for (unsigned i = 0; i < pushes; ++i) {
       here_.compute(here_.random.below(here_.random.below(2) == 0 ? 300 : 20'000));
       item& next = *work_[pusher * pushes + i];
+      if (here_.random.below(2) != 0) {
+        const nanoseconds waited = here_.random.below(20'000);
+        next.place.since = here_.now() > waited ? here_.now() - waited : 1;
+      }
       lane_.push(next.place);
+      next.pushed = ++pushed_;
       if (lane_.open()) wake_one();
       if (here_.random.below(2) != 0) continue;
       while (!next.runs) here_.wait(&next, never, "waits for what it has pushed");
@@ -77,17 +83,18 @@ class lane_and_servers {
   void serve(unsigned bit) {
     while (served_ != work_.size()) {
       ++taking_;
+      const std::uint64_t pushed_before = pushed_;
       const auto [work, aged] = lane_.take(false);
       --taking_;
       if (work == nullptr) {
         sleep(bit);
         continue;
       }
-      take(static_cast<item&>(*work), aged);
+      take(static_cast<item&>(*work), aged, pushed_before);
       if (idle_searching_[bit] && idle_.end_search(0) && lane_.open()) wake_one();
       idle_searching_[bit] = false;
       const nanoseconds begun = here_.now();
-      here_.compute(tasks_are_long_ ? slice + 1 + here_.random.below(100'000)
+      here_.compute(tasks_are_long_ ? 2 * slice + 1 + here_.random.below(100'000)
                                     : here_.random.below(slice / 2));
       work->invoke(*work, continuation::disposition::run);
       --serving_;
@@ -96,13 +103,14 @@ class lane_and_servers {
     for (auto& each : sleepers_) each.wake();
   }
 
-  void take(item& taken, bool aged) {
+  void take(item& taken, bool aged, std::uint64_t pushed_before) {
     // Who has left the lane's lock with an older entry may not have said so yet.
     unsigned older = 0;
     for (const auto& each : work_) {
-      if (each->pusher == taken.pusher && each->number < taken.number && !each->taken) ++older;
+      const bool was_there = each->pushed != 0 && each->pushed <= pushed_before;
+      if (was_there && !each->taken && each->place.since < taken.place.since) ++older;
     }
-    expect(older <= taking_, "order", "pusher ", taken.pusher, "'s entry ", taken.number,
+    expect(older <= taking_, "order", "an entry that began to wait at ", taken.place.since,
            " comes before ", older, " older ones, and others take only ", taking_);
     taken.taken = true;
     ++served_;
@@ -128,6 +136,7 @@ class lane_and_servers {
   std::array<bool, 4> idle_searching_{};
   std::vector<std::unique_ptr<item>> work_;
   unsigned taking_ = 0;
+  std::uint64_t pushed_ = 0;
   unsigned serving_ = 0;
   unsigned served_ = 0;
 };

@@ -153,6 +153,28 @@ class Lane(ServerTest):
             self.server.until_metric("bwos_pool_lane_depth", 0)
 
 
+class LaneTurn(ServerTest):
+    """A connection that comes out of the lane answers long requests for 300 us."""
+    FLAGS = ("--lane-threshold-us", "50", "--work-us-max", "10000")
+
+    def lane_runs_of(self, count, us):
+        make_slow(self.server)
+        with self.server.connect() as s:
+            before = lane_runs(self.server)
+            s.sendall(get(b"/work?us=%d" % us) * count)
+            reader = Reader(s)
+            self.assertEqual([reader.next().status for _ in range(count)], [200] * count)
+            return lane_runs(self.server) - before
+
+    def test_a_turn_answers_several_that_are_short_enough(self):
+        runs = self.lane_runs_of(60, us=60)  # 5 a turn; fewer where it loses its processor
+        self.assertGreater(runs, 0)
+        self.assertLess(runs, 45)
+
+    def test_a_turn_answers_one_that_takes_all_of_it(self):
+        self.assertIn(self.lane_runs_of(6, us=2000), (6, 7))  # /metrics itself may be a long route here
+
+
 class LaneCap(unittest.TestCase):
     """All workers but one, at the most, are at slow requests, as long as none of those is of age."""
 
