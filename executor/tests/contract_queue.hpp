@@ -18,33 +18,7 @@
 
 // What every queue with an owner and thieves promises. Instantiate with a queue of std::uintptr_t.
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define BWOS_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define BWOS_TEST_SANITIZED 1
-#endif
-#endif
-
 namespace bwos::test {
-
-#ifdef BWOS_TEST_SANITIZED
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-
-/// Whether the lists hold 1 to `last`, each once.
-inline void expect_each_once(const std::vector<std::vector<value>>& lists, value last) {
-  std::vector<unsigned> seen(last + 1, 0);
-  for (const auto& list : lists) {
-    for (const value v : list) {
-      ASSERT_TRUE(v >= 1 && v <= last) << "never put: " << v;
-      ++seen[v];
-    }
-  }
-  for (value v = 1; v <= last; ++v) ASSERT_EQ(seen[v], 1U) << "value " << v << " of " << last;
-}
 
 template <class Queue>
 class queue_contract : public testing::Test {

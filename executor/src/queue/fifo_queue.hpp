@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "base/cache_line.hpp"
-#include "queue/block.hpp"
+#include "queue/fifo_block.hpp"
 
 // A bounded FIFO work-stealing queue: Wang et al., "BWoS: Formally Verified Block-based Work
 // Stealing for Parallel Processing", OSDI '23, sections 3 to 5; with three refinements: thieves
@@ -19,12 +19,12 @@
 // and steal.
 //
 // STATE  A ring of blocks; a block's positions are words of (round : 32 | index : 32), explained in
-// block.hpp. The round counts the ring's laps and wraps. The owner puts at the end of the `back`
-// block and gets from the `front` block, which it has closed to thieves ("taken"): every get inside
-// a block is free of atomics. The blocks between are the thieves' until the front reaches them. The
-// front moves on only when get() needs it to, so back may lap into the exhausted front block. The
-// blocks from front to back are published as a range, in a word of its own, so that thieves need
-// not look at all the others.
+// fifo_block.hpp. The round counts the ring's laps and wraps. The owner puts at the end of the
+// `back` block and gets from the `front` block, which it has closed to thieves ("taken"): every get
+// inside a block is free of atomics. The blocks between are the thieves' until the front reaches
+// them. The front moves on only when get() needs it to, so back may lap into the exhausted front
+// block. The blocks from front to back are published as a range, in a word of its own, so that
+// thieves need not look at all the others.
 //
 // INVARIANTS
 // I1  A block whose steal index is below Entries is open in the round of that word, and nobody has

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "base/mutex.hpp"
-#include "queue/block.hpp"
+#include "queue/steal.hpp"
 
 // The interface of fifo_queue behind one lock: simple enough to be believed. Oracle in tests,
 // baseline in benchmarks. Thieves see every entry at once, so that share() has nothing to do, and

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "base/random.hpp"
-#include "queue/block.hpp"
+#include "queue/steal.hpp"
 
 namespace bwos {
 

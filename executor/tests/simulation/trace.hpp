@@ -41,7 +41,7 @@ class trace {
   std::size_t next_ = 0;
 };
 
-/// "queue/block.hpp:120 steal": the file from executor/src on, the line, the function's bare name.
+/// "queue/fifo_block.hpp:120 steal": the file from executor/src on, the line, the bare name.
 std::string place_of(const std::source_location& at);
 
 }  // namespace bwos::simulation

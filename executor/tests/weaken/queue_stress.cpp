@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// queue_stress SECONDS: an owner that puts, gets and shares in random order, and thieves that steal
-// batches, on small and ordinary shapes in turn. For ThreadSanitizer: entries are plain memory, so
-// each order that is missing in the queue shows as a data race on one. Ends with 1 when the sum of
-// what was taken differs from what was put.
+// <queue>_stress SECONDS: an owner that puts, gets and shares in random order, and thieves that
+// steal batches, on small and ordinary shapes in turn. For ThreadSanitizer: entries are plain
+// memory, so each order that is missing in the queue shows as a data race on one. Ends with 1 when
+// the sum of what was taken differs from what was put. BWOS_STRESS_LIFO: of the LIFO queue.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -15,6 +15,7 @@
 
 #include "base/random.hpp"
 #include "queue/fifo_queue.hpp"
+#include "queue/lifo_queue.hpp"
 
 namespace {
 
@@ -22,31 +23,49 @@ using clock_type = std::chrono::steady_clock;
 using value = std::uintptr_t;
 constexpr std::uint32_t round_before_wrap = 0xffff'fffdU;
 
+#ifdef BWOS_STRESS_LIFO
 template <std::size_t Entries, std::size_t Blocks>
-value steal_until(const std::atomic<bool>& done,
-                  typename bwos::fifo_queue<value, Entries, Blocks>::thief thief,
+using queue_type = bwos::lifo_queue<value, Entries, Blocks>;
+
+template <class Queue>
+std::size_t steal(typename Queue::thief thief, bwos::random_source& random, value* out) {
+  return thief.steal(out, 1 + random.below(Queue::block_entries)).count;
+}
+#else
+template <std::size_t Entries, std::size_t Blocks>
+using queue_type = bwos::fifo_queue<value, Entries, Blocks>;
+
+template <class Queue>
+std::size_t steal(typename Queue::thief thief, bwos::random_source& random, value* out) {
+  const std::size_t block = random.below(Queue::block_count);
+  if (!thief.sample(block)) return 0;
+  return thief.steal(block, out, 1 + random.below(Queue::block_entries)).count;
+}
+#endif
+
+template <class Queue>
+value steal_until(const std::atomic<bool>& done, typename Queue::thief thief,
                   bwos::random_source random) {
   value sum = 0;
-  value batch[Entries];
+  value batch[Queue::block_entries];
   while (!done.load(std::memory_order_relaxed)) {
-    const std::size_t block = random.below(Blocks);
-    if (!thief.sample(block)) continue;
-    const auto got = thief.steal(block, batch, 1 + random.below(Entries));
-    for (std::size_t i = 0; i < got.count; ++i) sum += batch[i];
+    const std::size_t count = steal<Queue>(thief, random, batch);
+    for (std::size_t i = 0; i < count; ++i) sum += batch[i];
   }
   return sum;
 }
 
 template <std::size_t Entries, std::size_t Blocks>
 bool run(std::uint64_t seed, unsigned thieves, clock_type::time_point end) {
-  const auto queue = std::make_unique<bwos::fifo_queue<value, Entries, Blocks>>(round_before_wrap);
+  using queue_of_shape = queue_type<Entries, Blocks>;
+  const auto queue = std::make_unique<queue_of_shape>(round_before_wrap);
   std::atomic<bool> done{false};
   std::vector<value> stolen(thieves);
   std::vector<std::thread> threads;
   for (unsigned id = 0; id < thieves; ++id) {
     threads.emplace_back([&, id] {
       stolen[id] =
-          steal_until<Entries, Blocks>(done, queue->as_thief(), bwos::random_source(seed + 1 + id));
+          steal_until<queue_of_shape>(done, queue->as_thief(), bwos::random_source(seed + 1 + id));
     });
   }
   auto& owner = queue->as_owner();
@@ -96,7 +115,7 @@ int main(int count, char** arguments) {
         equal = run<2, 2>(seed, 2, turn_end);
         break;
       case 1:
-        equal = run<1, 2>(seed, 2, turn_end);
+        equal = turn % 2 == 0 ? run<1, 2>(seed, 2, turn_end) : run<1, 3>(seed, 2, turn_end);
         break;
       case 2:
         equal = run<4, 4>(seed, 2, turn_end);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in front of the library's header of this name in fifo_queue_steps_test: an atomic that
+// Stands in front of the library's header of this name in <queue>_steps_test: an atomic that
 // calls a function after each of its writes, so that a test looks at the queue between any two
-// steps of its owner. One thread.
+// of its steps. One thread.
 #pragma once
 
 #include <atomic>

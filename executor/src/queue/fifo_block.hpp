@@ -9,6 +9,8 @@
 #include "base/atomic.hpp"
 #include "base/cache_line.hpp"
 #include "base/memory_order.hpp"
+#include "queue/position.hpp"
+#include "queue/steal.hpp"
 
 // One block of the FIFO BWoS queue (fifo_queue.hpp has the roles, the invariants and the paper).
 // All atomic accesses of the queue stand in this file, each in a function named after its part in
@@ -23,47 +25,7 @@
 // The entries themselves are plain: the two release-acquire pairs below keep their accesses apart,
 // and a race detector proves it.
 
-namespace bwos {
-
-enum class steal_status : std::uint8_t {
-  ok,        ///< `count` entries were taken, at least one.
-  done,      ///< All entries are claimed, or the owner keeps the block to itself.
-  empty,     ///< Nothing to take now; the owner may still put into this block.
-  conflict,  ///< Another thief or the owner was faster; trying again may succeed.
-};
-
-struct steal_result {
-  std::size_t count = 0;
-  steal_status status = steal_status::empty;
-};
-
-/// The blocks of a queue that may hold something to steal: `count` (at least 1) in a row from
-/// `first` on, round the ring of `ring` blocks.
-struct block_range {
-  std::size_t first = 0;
-  std::size_t count = 1;
-  std::size_t ring = 1;
-
-  /// The index of its i-th block, i < count.
-  constexpr std::size_t operator[](std::size_t i) const noexcept {
-    const std::size_t beyond = first + i;
-    return beyond < ring ? beyond : beyond - ring;
-  }
-};
-
-namespace detail {
-
-using position = std::uint64_t;
-
-constexpr position make_position(std::uint32_t round, std::uint32_t index) noexcept {
-  return position{round} << 32 | index;
-}
-constexpr std::uint32_t round_of(position word) noexcept {
-  return static_cast<std::uint32_t>(word >> 32);
-}
-constexpr std::uint32_t index_of(position word) noexcept {
-  return static_cast<std::uint32_t>(word);
-}
+namespace bwos::detail {
 
 template <class T, std::size_t Entries>
 class fifo_block {
@@ -221,5 +183,4 @@ class alignas(cache_line) published_range {
   atomic<std::uint64_t> word_{pack(0, 1)};
 };
 
-}  // namespace detail
-}  // namespace bwos
+}  // namespace bwos::detail
