@@ -4,7 +4,7 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(allowed atomic cstdint cstddef array bit type_traits utility concepts span limits)
-set(headers queue/fifo_queue.hpp queue/lifo_queue.hpp)
+set(headers queue/fifo_queue.hpp queue/lifo_queue.hpp queue/fork_queue.hpp)
 set(seen "")
 while(headers)
   list(POP_FRONT headers header)

@@ -3,6 +3,7 @@
 // steal batches, on small and ordinary shapes in turn. For ThreadSanitizer: entries are plain
 // memory, so each order that is missing in the queue shows as a data race on one. Ends with 1 when
 // the sum of what was taken differs from what was put. BWOS_STRESS_LIFO: of the LIFO queue.
+// BWOS_STRESS_FORK: of the fork queue, which grows, and whose thieves request and expose.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -15,6 +16,7 @@
 
 #include "base/random.hpp"
 #include "queue/fifo_queue.hpp"
+#include "queue/fork_queue.hpp"
 #include "queue/lifo_queue.hpp"
 
 namespace {
@@ -23,7 +25,33 @@ using clock_type = std::chrono::steady_clock;
 using value = std::uintptr_t;
 constexpr std::uint32_t round_before_wrap = 0xffff'fffdU;
 
-#ifdef BWOS_STRESS_LIFO
+#if defined(BWOS_STRESS_FORK)
+template <std::size_t Entries, std::size_t Blocks>
+class queue_type : public bwos::fork_queue<value, Entries, Blocks> {
+  using base = bwos::fork_queue<value, Entries, Blocks>;
+
+ public:
+  explicit queue_type(std::uint32_t first_height)
+      : base(bwos::asymmetric_fence::available(), first_height) {}
+
+  /// In place of share(), which it has not.
+  void play_owner(bwos::random_source& random) {
+    if (random.below(1000) != 0 || parts_.size() == 4) return;
+    parts_.push_back(std::make_unique<typename base::block[]>(base::as_owner().growth()));
+    base::as_owner().grow(parts_.back().get());
+  }
+
+ private:
+  std::vector<std::unique_ptr<typename base::block[]>> parts_;
+};
+
+template <class Queue>
+std::size_t steal(typename Queue::thief thief, bwos::random_source& random, value* out) {
+  if (random.below(8) == 0) thief.request();
+  if (random.below(8) == 0) thief.expose();
+  return thief.steal(out, 1 + random.below(Queue::block_entries)).count;
+}
+#elif defined(BWOS_STRESS_LIFO)
 template <std::size_t Entries, std::size_t Blocks>
 using queue_type = bwos::lifo_queue<value, Entries, Blocks>;
 
@@ -78,7 +106,11 @@ bool run(std::uint64_t seed, unsigned thieves, clock_type::time_point end) {
     for (int step = 0; step < 1000; ++step) {
       switch (random.below(8)) {
         case 0:
+#ifdef BWOS_STRESS_FORK
+          queue->play_owner(random);
+#else
           owner.share();
+#endif
           break;
         case 1:
         case 2:
@@ -107,9 +139,13 @@ int main(int count, char** arguments) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   const auto end = clock_type::now() + std::chrono::seconds(seconds);
   bool equal = true;
-  // Ends at `end`: every turn lasts a quarter of a second.
   for (unsigned turn = 0; equal && clock_type::now() < end; ++turn, seed += 16) {
-    const auto turn_end = clock_type::now() + std::chrono::milliseconds(250);
+#ifdef BWOS_STRESS_FORK
+    constexpr std::chrono::milliseconds turn_length(20);  // what is new is so only once
+#else
+    constexpr std::chrono::milliseconds turn_length(250);
+#endif
+    const auto turn_end = clock_type::now() + turn_length;
     switch (turn % 5) {
       case 0:
         equal = run<2, 2>(seed, 2, turn_end);
