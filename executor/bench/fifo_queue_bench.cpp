@@ -19,11 +19,10 @@
 #include "base/random.hpp"
 #include "queue/fifo_queue.hpp"
 #include "queue/mutex_queue.hpp"
+#include "queue_bench.hpp"
 
+namespace bwos::bench {
 namespace {
-
-using value = std::uintptr_t;
-constexpr std::size_t capacity = 8192;
 
 /// The bound: what a bounded FIFO costs when nobody can steal from it.
 class ring {
@@ -46,38 +45,6 @@ class ring {
   std::array<value, capacity> entries_;
 };
 
-/// A counter that prints the time of one operation, such as 2.1ns.
-benchmark::Counter time_per(std::size_t operations) {
-  return {static_cast<double>(operations),
-          benchmark::Counter::kIsRate | benchmark::Counter::kInvert};
-}
-
-/// Puts until full, then gets until empty; returns the operations that succeeded.
-template <class Owner>
-std::size_t fill_and_drain(Owner& owner) {
-  std::size_t operations = 0;
-  for (value v = 0; owner.put(v); ++v) {
-    ++operations;
-    benchmark::ClobberMemory();
-  }
-  for (value v = 0; owner.get(v);) {
-    ++operations;
-    benchmark::DoNotOptimize(v);
-    benchmark::ClobberMemory();
-  }
-  return operations;
-}
-
-template <class Queue>
-void owner_alone(benchmark::State& state) {
-  const auto queue = std::make_unique<Queue>();
-  auto& owner = queue->as_owner();
-  std::size_t operations = 0;
-  for (auto _ : state) operations += fill_and_drain(owner);
-  state.SetItemsProcessed(static_cast<std::int64_t>(operations));
-  state.counters["per_op"] = time_per(operations);
-}
-
 /// Range 0: entries per steal.
 template <class Queue>
 void owner_with_thief(benchmark::State& state) {
@@ -87,7 +54,7 @@ void owner_with_thief(benchmark::State& state) {
   std::atomic<bool> done{false};
   std::size_t stolen = 0;
   std::thread robber([&] {
-    bwos::random_source random(1);
+    random_source random(1);
     const auto thief = queue->as_thief();
     value batch[Queue::block_entries];
     const std::size_t max = batch_max < Queue::block_entries ? batch_max : Queue::block_entries;
@@ -100,11 +67,7 @@ void owner_with_thief(benchmark::State& state) {
   for (auto _ : state) operations += fill_and_drain(owner);
   done.store(true, std::memory_order_relaxed);
   robber.join();
-  state.SetItemsProcessed(static_cast<std::int64_t>(operations));
-  state.counters["per_op"] = time_per(operations);
-  // Every entry stolen is one get less: puts are (operations + stolen) / 2.
-  state.counters["stolen_%"] =
-      200.0 * static_cast<double>(stolen) / static_cast<double>(operations + stolen);
+  report_stolen(state, operations, stolen);
 }
 
 /// share() before every get: the price of being work-conserving when somebody is idle.
@@ -117,38 +80,37 @@ void owner_shares_before_every_get(benchmark::State& state) {
     for (value v = 0; owner.put(v); ++v) ++operations;
     for (value v = 0; owner.share(), owner.get(v); ++operations) benchmark::ClobberMemory();
   }
-  state.SetItemsProcessed(static_cast<std::int64_t>(operations));
-  state.counters["per_op"] = time_per(operations);
+  report(state, operations);
 }
 
 BENCHMARK(owner_alone<ring>)->Name("alone/ring");
-BENCHMARK(owner_alone<bwos::fifo_queue<value, 1024, 8>>)->Name("alone/fifo_8x1024");
-BENCHMARK(owner_alone<bwos::fifo_queue<value, 64, 128>>)->Name("alone/fifo_128x64");
-BENCHMARK(owner_alone<bwos::fifo_queue<value, 16, 512>>)->Name("alone/fifo_512x16");
-BENCHMARK(owner_alone<bwos::fifo_queue<value, 8, 1024>>)->Name("alone/fifo_1024x8");
-BENCHMARK(owner_alone<bwos::fifo_queue<value, 1, 8192>>)->Name("alone/fifo_8192x1");
-BENCHMARK(owner_alone<bwos::mutex_queue<value, 64, 128>>)->Name("alone/mutex");
-BENCHMARK(owner_shares_before_every_get<bwos::fifo_queue<value, 64, 128>>)
-    ->Name("share/fifo_128x64");
-BENCHMARK(owner_with_thief<bwos::fifo_queue<value, 1024, 8>>)
+BENCHMARK(owner_alone<fifo_queue<value, 1024, 8>>)->Name("alone/fifo_8x1024");
+BENCHMARK(owner_alone<fifo_queue<value, 64, 128>>)->Name("alone/fifo_128x64");
+BENCHMARK(owner_alone<fifo_queue<value, 16, 512>>)->Name("alone/fifo_512x16");
+BENCHMARK(owner_alone<fifo_queue<value, 8, 1024>>)->Name("alone/fifo_1024x8");
+BENCHMARK(owner_alone<fifo_queue<value, 1, 8192>>)->Name("alone/fifo_8192x1");
+BENCHMARK(owner_alone<mutex_queue<value, 64, 128>>)->Name("alone/mutex");
+BENCHMARK(owner_shares_before_every_get<fifo_queue<value, 64, 128>>)->Name("share/fifo_128x64");
+BENCHMARK(owner_with_thief<fifo_queue<value, 1024, 8>>)
     ->Name("thief/fifo_8x1024")
     ->Arg(32)
     ->UseRealTime();
-BENCHMARK(owner_with_thief<bwos::fifo_queue<value, 64, 128>>)
+BENCHMARK(owner_with_thief<fifo_queue<value, 64, 128>>)
     ->Name("thief/fifo_128x64")
     ->Arg(1)
     ->Arg(32)
     ->UseRealTime();
-BENCHMARK(owner_with_thief<bwos::fifo_queue<value, 16, 512>>)
+BENCHMARK(owner_with_thief<fifo_queue<value, 16, 512>>)
     ->Name("thief/fifo_512x16")
     ->Arg(1)
     ->Arg(32)
     ->UseRealTime();
-BENCHMARK(owner_with_thief<bwos::mutex_queue<value, 64, 128>>)
+BENCHMARK(owner_with_thief<mutex_queue<value, 64, 128>>)
     ->Name("thief/mutex")
     ->Arg(32)
     ->UseRealTime();
 
 }  // namespace
+}  // namespace bwos::bench
 
 BENCHMARK_MAIN();

@@ -20,11 +20,10 @@
 
 #include "queue/fork_queue.hpp"
 #include "queue/lifo_queue.hpp"
+#include "queue_bench.hpp"
 
+namespace bwos::bench {
 namespace {
-
-using value = std::uintptr_t;
-constexpr std::size_t capacity = 8192;
 
 /// The bound: what a bounded stack costs when nobody can steal from it.
 class stack {
@@ -86,16 +85,16 @@ class chase_lev {
     return won;
   }
 
-  bwos::steal_result steal(value* out, std::size_t) {
+  steal_result steal(value* out, std::size_t) {
     std::int64_t top = top_.load(std::memory_order_acquire);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (top >= bottom_.load(std::memory_order_acquire)) return {};
     *out = at(top).load(std::memory_order_relaxed);
     if (!top_.compare_exchange_strong(top, top + 1, std::memory_order_seq_cst,
                                       std::memory_order_relaxed)) {
-      return {0, bwos::steal_status::conflict};
+      return {0, steal_status::conflict};
     }
-    return {1, bwos::steal_status::ok};
+    return {1, steal_status::ok};
   }
 
  private:
@@ -109,44 +108,9 @@ class chase_lev {
 };
 
 template <std::size_t Entries, std::size_t Blocks>
-struct fork_without_membarrier : bwos::fork_queue<value, Entries, Blocks> {
-  fork_without_membarrier() : bwos::fork_queue<value, Entries, Blocks>(false) {}
+struct fork_without_membarrier : fork_queue<value, Entries, Blocks> {
+  fork_without_membarrier() : fork_queue<value, Entries, Blocks>(false) {}
 };
-
-/// A counter that prints the time of one operation, such as 2.1ns.
-benchmark::Counter time_per(std::size_t operations) {
-  return {static_cast<double>(operations),
-          benchmark::Counter::kIsRate | benchmark::Counter::kInvert};
-}
-
-/// Puts until full, then gets until empty; returns the operations that succeeded.
-template <class Owner>
-std::size_t fill_and_drain(Owner& owner) {
-  std::size_t operations = 0;
-  for (value v = 0; owner.put(v); ++v) {
-    ++operations;
-    benchmark::ClobberMemory();
-  }
-  for (value v = 0; owner.get(v);) {
-    ++operations;
-    benchmark::DoNotOptimize(v);
-    benchmark::ClobberMemory();
-  }
-  return operations;
-}
-
-void report(benchmark::State& state, std::size_t operations) {
-  state.SetItemsProcessed(static_cast<std::int64_t>(operations));
-  state.counters["per_op"] = time_per(operations);
-}
-
-template <class Queue>
-void owner_alone(benchmark::State& state) {
-  const auto queue = std::make_unique<Queue>();
-  std::size_t operations = 0;
-  for (auto _ : state) operations += fill_and_drain(queue->as_owner());
-  report(state, operations);
-}
 
 template <class Queue>
 void owner_in_pairs(benchmark::State& state) {
@@ -184,10 +148,7 @@ void owner_with_thief(benchmark::State& state) {
   for (auto _ : state) operations += fill_and_drain(queue->as_owner());
   done.store(true, std::memory_order_relaxed);
   robber.join();
-  report(state, operations);
-  // Every entry stolen is one get less: puts are (operations + stolen) / 2.
-  state.counters["stolen_%"] =
-      200.0 * static_cast<double>(stolen) / static_cast<double>(operations + stolen);
+  report_stolen(state, operations, stolen);
 }
 
 template <class Queue>
@@ -201,13 +162,16 @@ void add(const std::string& name) {
 }
 
 }  // namespace
+}  // namespace bwos::bench
 
 int main(int count, char** arguments) {
+  using namespace bwos;
+  using namespace bwos::bench;
   add<stack>("stack");
-  add<bwos::lifo_queue<value, 1024, 8>>("lifo_8x1024");
-  add<bwos::lifo_queue<value, 64, 128>>("lifo_128x64");
-  add<bwos::fork_queue<value, 1024, 8>>("fork_8x1024");
-  add<bwos::fork_queue<value, 64, 128>>("fork_128x64");
+  add<lifo_queue<value, 1024, 8>>("lifo_8x1024");
+  add<lifo_queue<value, 64, 128>>("lifo_128x64");
+  add<fork_queue<value, 1024, 8>>("fork_8x1024");
+  add<fork_queue<value, 64, 128>>("fork_128x64");
   add<fork_without_membarrier<64, 128>>("fork_128x64_without_membarrier");
   add<chase_lev<false>>("chase_lev_fence");
   add<chase_lev<true>>("chase_lev_exchange");

@@ -33,23 +33,17 @@
 
 namespace bwos::detail {
 
-// The word of what thieves may claim. Heights wrap at 2^31.
+// A grant's round is height : 31 | pending : 1 here, so heights wrap at 2^31.
 
 inline constexpr std::uint32_t height_mask = 0x7fff'ffff;
 inline constexpr position grant_pending = position{1} << 32;
 
 constexpr position make_grant_at(std::uint32_t height, std::uint32_t end,
                                  std::uint32_t index) noexcept {
-  return position{height} << 33 | position{end} << 16 | index;
+  return make_grant(height << 1, end, index);
 }
 constexpr std::uint32_t granted_height(position word) noexcept {
-  return static_cast<std::uint32_t>(word >> 33);
-}
-constexpr std::uint32_t granted_end(position word) noexcept {
-  return static_cast<std::uint32_t>(word >> 16) & 0xffff;
-}
-constexpr std::uint32_t granted_index(position word) noexcept {
-  return static_cast<std::uint32_t>(word) & 0xffff;
+  return round_of(word) >> 1;
 }
 
 template <class T, std::size_t Entries>
@@ -127,7 +121,7 @@ class alignas(cache_line) fork_block {
   bool grant(position& seen, std::uint32_t to) noexcept {
     // [fork.grant] release/relaxed: a thief that claims one of these entries must see it. Partner:
     // [fork.claim].
-    return grant_.compare_exchange_strong(seen, make_grant_at(height, to, granted_index(seen)),
+    return grant_.compare_exchange_strong(seen, make_grant_at(height, to, grant_index(seen)),
                                           order_of("fork.grant", release), relaxed);
   }
 
@@ -137,7 +131,7 @@ class alignas(cache_line) fork_block {
     // [fork.take] acq_rel/relaxed: a thief that sets the pending bit hereafter has its store of
     // `low` behind the owner's, and sees the lowered cursor; what one asked before it set the bit
     // that this takes away is seen. Partner: [fork.pend].
-    return grant_.compare_exchange_strong(seen, make_grant_at(height, to, granted_index(seen)),
+    return grant_.compare_exchange_strong(seen, make_grant_at(height, to, grant_index(seen)),
                                           order_of("fork.take", acq_rel), relaxed);
   }
 
@@ -155,8 +149,8 @@ class alignas(cache_line) fork_block {
     // may come back (ABA: lifo_block.hpp). Partner: [fork.grant], [fork.expose].
     position first = grant_.load(relaxed);
     if (!is_open(first, at)) return {0, steal_status::empty};
-    const std::uint32_t index = granted_index(first);
-    const std::uint32_t left = granted_end(first) - index;
+    const std::uint32_t index = grant_index(first);
+    const std::uint32_t left = grant_end(first) - index;
     const std::uint32_t count = max < left ? static_cast<std::uint32_t>(max) : left;
     // [fork.claim] acquire/relaxed: synchronises with the very grant whose entries it gets, and its
     // atomicity gives them to one thread. Failed, nothing is read. Partner: [fork.grant],
@@ -175,14 +169,14 @@ class alignas(cache_line) fork_block {
   /// Whether all of the block is granted and claimed at this height: for good (K6).
   bool may_leave(std::uint32_t at) const noexcept {
     const position word = look();
-    return granted_height(word) == at && granted_index(word) == entries;
+    return granted_height(word) == at && grant_index(word) == entries;
   }
 
   /// First step of an exposure: marks the word, unless all of the block is granted already. Returns
   /// the marked word, or 0.
   position begin_exposure() noexcept {
     position word = look();
-    while (granted_end(word) < entries) {
+    while (grant_end(word) < entries) {
       // [fork.pend] acq_rel/relaxed: the owner's store of `low` that came before a take or an enter
       // which this one follows is overwritten by the caller's; the owner that takes the mark away
       // sees what the caller has asked. Partner: [fork.take], [fork.enter].
@@ -201,10 +195,10 @@ class alignas(cache_line) fork_block {
     if (count == std::ptrdiff_t{entries} + 1) count = entries;
     for (position word = marked; (word & grant_pending) != 0;) {
       const bool grants =
-          count > std::ptrdiff_t{granted_end(word)} && count <= std::ptrdiff_t{entries};
+          count > std::ptrdiff_t{grant_end(word)} && count <= std::ptrdiff_t{entries};
       const position next =
           grants ? make_grant_at(granted_height(word), static_cast<std::uint32_t>(count),
-                                 granted_index(word))
+                                 grant_index(word))
                  : word & ~grant_pending;
       // [fork.expose] release/relaxed: passes on what the load of the cursor has acquired, the
       // entries, to the thieves that claim them. Partner: [fork.claim], [fork.take].
@@ -217,7 +211,7 @@ class alignas(cache_line) fork_block {
 
  private:
   static bool is_open(position word, std::uint32_t at) noexcept {
-    return granted_height(word) == at && granted_index(word) < granted_end(word);
+    return granted_height(word) == at && grant_index(word) < grant_end(word);
   }
 
   atomic<position> grant_{0};

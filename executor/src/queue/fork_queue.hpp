@@ -266,7 +266,7 @@ class alignas(cache_line) fork_queue<T, Entries, Blocks, Fence>::owner {
   /// thieves come.
   bool empty() const noexcept {
     const auto count = limits_.cursor() - here_->begin();
-    return count == detail::granted_index(here_->look()) && (count != 0 || nothing_below());
+    return count == detail::grant_index(here_->look()) && (count != 0 || nothing_below());
   }
 
   /// How many blocks grow() takes; 0: the queue is as large as it can be.
@@ -348,8 +348,8 @@ class alignas(cache_line) fork_queue<T, Entries, Blocks, Fence>::owner {
   [[gnu::noinline]] bool get_slow(T* at, T& value) noexcept {
     for (;;) {
       const detail::position word = here_->look();
-      const std::uint32_t end = detail::granted_end(word);
-      const std::uint32_t index = detail::granted_index(word);
+      const std::uint32_t end = detail::grant_end(word);
+      const std::uint32_t index = detail::grant_index(word);
       const auto count = static_cast<std::uint32_t>(at + 1 - here_->begin());
       std::uint32_t to = end;  // the entry is private
       if (count == end) {
@@ -386,13 +386,13 @@ class alignas(cache_line) fork_queue<T, Entries, Blocks, Fence>::owner {
   /// Once true, true until the next block is entered: what thieves have claimed they keep.
   bool nothing_below() const noexcept {
     const block* const next = here_->below;
-    return next->height != below(here_->height) || detail::granted_index(next->look()) == Entries;
+    return next->height != below(here_->height) || detail::grant_index(next->look()) == Entries;
   }
 
   /// Grants half of what is private, at least one entry. Where nothing is, the next put does.
   void answer() noexcept {
     const auto count = static_cast<std::uint32_t>(limits_.cursor() - here_->begin());
-    const std::uint32_t end = detail::granted_end(here_->look());
+    const std::uint32_t end = detail::grant_end(here_->look());
     if (count <= end) {
       limits_.suspend_puts();
       return;
@@ -404,7 +404,7 @@ class alignas(cache_line) fork_queue<T, Entries, Blocks, Fence>::owner {
   void grant_up_to(std::uint32_t count) noexcept {
     detail::position word = here_->look();
     // A thief may expose more meanwhile.
-    while (detail::granted_end(word) < count && !here_->grant(word, count)) {
+    while (detail::grant_end(word) < count && !here_->grant(word, count)) {
     }
     limits_.forbid_gets();  // K2
   }

@@ -27,18 +27,6 @@
 
 namespace bwos::detail {
 
-/// The word of what thieves may claim.
-constexpr position make_grant(std::uint32_t round, std::uint32_t end,
-                              std::uint32_t index) noexcept {
-  return position{round} << 32 | position{end} << 16 | index;
-}
-constexpr std::uint32_t grant_end(position word) noexcept {
-  return static_cast<std::uint32_t>(word >> 16) & 0xffff;
-}
-constexpr std::uint32_t grant_index(position word) noexcept {
-  return static_cast<std::uint32_t>(word) & 0xffff;
-}
-
 template <class T, std::size_t Entries>
 class lifo_block {
   static_assert(Entries >= 1 && Entries <= 0xffff, "end and index have 16 bits each");

@@ -20,4 +20,17 @@ constexpr std::uint32_t index_of(position word) noexcept {
   return static_cast<std::uint32_t>(word);
 }
 
+/// What thieves may claim of a LIFO queue's block, the entries [index, end): (round : 32 | end : 16
+/// | index : 16).
+constexpr position make_grant(std::uint32_t round, std::uint32_t end,
+                              std::uint32_t index) noexcept {
+  return position{round} << 32 | position{end} << 16 | index;
+}
+constexpr std::uint32_t grant_end(position word) noexcept {
+  return static_cast<std::uint32_t>(word >> 16) & 0xffff;
+}
+constexpr std::uint32_t grant_index(position word) noexcept {
+  return static_cast<std::uint32_t>(word) & 0xffff;
+}
+
 }  // namespace bwos::detail
