@@ -205,7 +205,7 @@ def available(
     for variant in scenario.variants:
         if overrides["only"] and variant.name not in overrides["only"]:
             continue
-        variant = replace(variant, installed=installed and variant.program == "bwos-server")
+        variant = replace(variant, installed=variant.installed or (installed and variant.program == "bwos-server"))
         if why := missing_variant(on.server, build_dir, variant):
             leave_out(variant.name, why)
         else:

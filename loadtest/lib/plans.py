@@ -85,6 +85,7 @@ PLAN = {
 VARIANT = {
     "name": (NAMED, REQUIRED), "program": (one_of("bwos-server", *PEERS), "bwos-server"), "flags": (WORDS, ()),
     "cpu": (one_of("server", "client"), None), "holds": (TEXT, ""), "grpc": (FLAG, False), "needs_flag": (TEXT, ""),
+    "installed": (FLAG, False),
 }  # fmt: skip
 CELL = {
     "name": (PATTERN, REQUIRED), "tool": (one_of(*TOOLS), "wrk"), "connections": (one_or_more(COUNT), None),
@@ -143,7 +144,7 @@ class Table:
 
 def _variant(table: Table, cpus: dict[str, int]) -> Variant:
     return Variant(table["name"], table["program"], table["flags"], cpus.get(table["cpu"]), table["holds"],
-                   table["grpc"], table["needs_flag"])  # fmt: skip
+                   table["grpc"], table["needs_flag"], table["installed"])  # fmt: skip
 
 
 def _class(table: Table, connections: int) -> RequestClass:
