@@ -171,9 +171,15 @@ void add_flags(CLI::App& app, config& to) {
        {"io_uring", reactor_kind::io_uring},
        {"epoll", reactor_kind::epoll}},
       "Where sockets are polled; auto is epoll, whose readiness idle workers can share");
-  workers.choice<steal_kind>("--steal", to.steal,
-                             {{"random", steal_kind::random}, {"none", steal_kind::none}},
-                             "Whose work an idle worker takes");
+  std::vector<std::pair<std::string, steal_kind>> victims;
+  for (const steal_kind kind :
+       {steal_kind::random, steal_kind::none, steal_kind::sequential, steal_kind::last_victim,
+        steal_kind::best_of_two, steal_kind::best_of_many, steal_kind::topology}) {
+    victims.emplace_back(name_of(kind), kind);
+  }
+  workers.choice<steal_kind>("--steal", to.steal, std::move(victims),
+                             "Whose work an idle worker takes first; topology, that of the nearest "
+                             "CPUs, is for --pin");
   workers.toggle("--pin", to.pin, "Pin each worker to a CPU");
   workers.toggle("--asio-lane", to.asio_lane,
                  "With --executor asio-io-context: routes that are long by --lane-threshold-us run "

@@ -16,8 +16,8 @@
 #include <memory>
 #include <thread>
 
+#include <bwos/queue/fifo_queue.hpp>
 #include "base/random.hpp"
-#include "queue/fifo_queue.hpp"
 #include "queue/mutex_queue.hpp"
 #include "queue_bench.hpp"
 

@@ -18,8 +18,8 @@
 #include <string>
 #include <thread>
 
-#include "queue/fork_queue.hpp"
-#include "queue/lifo_queue.hpp"
+#include <bwos/queue/fork_queue.hpp>
+#include <bwos/queue/lifo_queue.hpp>
 #include "queue_bench.hpp"
 
 namespace bwos::bench {

@@ -103,7 +103,7 @@ TYPED_TEST_P(queue_contract, one_thread_in_random_order_agrees_with_a_deque) {
   random_source random(seed);
   std::deque<value> model;
   value next = 1;
-  for (int step = 0; step < 200'000; ++step) {
+  for (unsigned step = 0; step < 200'000 * test::times(); ++step) {
     value v = 0;
     switch (random.below(8)) {
       case 0:
@@ -271,9 +271,10 @@ void stress(std::uint64_t seed, unsigned thieves, unsigned steps) {
 
 TYPED_TEST_P(queue_contract, every_element_is_got_or_stolen_once) {
   const std::uint64_t seed = test::seed();
-  for (unsigned thieves = 0; thieves <= 7; ++thieves) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed << ", thieves " << thieves);
-    stress<TypeParam>(seed, thieves, sanitized ? 30'000 : 200'000);
+  for (unsigned run = 0; run < 8 * test::times(); ++run) {
+    const unsigned thieves = run % 8;
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", run " << run);
+    stress<TypeParam>(seed + run, thieves, sanitized ? 30'000 : 200'000);
     if (this->HasFatalFailure()) return;
   }
 }

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <bwos/queue/fifo_queue.hpp>
 #include "base/random.hpp"
-#include "queue/fifo_queue.hpp"
 #include "queue_support.hpp"
 #include "seed.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "queue/fifo_queue.hpp"
+#include <bwos/queue/fifo_queue.hpp>
 
 #include <array>
 #include <concepts>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "queue/fork_queue.hpp"
+#include <bwos/queue/fork_queue.hpp>
 
 #include <gtest/gtest.h>
 
@@ -166,7 +166,7 @@ TYPED_TEST(fork_contract, one_thread_in_random_order_agrees_with_a_deque) {
   std::deque<value> model;
   value next = 1;
   const auto thief = (*this->queue_).as_thief();
-  for (int step = 0; step < 200'000;) {
+  for (unsigned step = 0; step < 200'000 * test::times();) {
     // Runs of random length, so that the queue is now full, now empty.
     const bool putting = random.below(2) == 0;
     const auto longest = static_cast<std::uint32_t>(2 * this->queue_.capacity());
@@ -213,11 +213,12 @@ TYPED_TEST(fork_contract, one_thread_in_random_order_agrees_with_a_deque) {
 
 TYPED_TEST(fork_contract, every_element_is_got_or_stolen_once) {
   const std::uint64_t seed = test::seed();
-  for (unsigned thieves = 0; thieves <= 5; ++thieves) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed << ", thieves " << thieves);
+  for (unsigned run = 0; run < 6 * test::times(); ++run) {
+    const unsigned thieves = run % 6;
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", run " << run);
     growing_queue<TypeParam> queue;
     stress(
-        seed, *queue, thieves, sanitized ? 30'000 : 200'000,
+        seed + run, *queue, thieves, sanitized ? 30'000 : 200'000,
         [&queue](auto& owner, random_source& random) {
           if (random.below(10'000) == 0 && owner.growth() < 1000) queue.grow();
         },

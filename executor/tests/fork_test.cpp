@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <bwos/pool.hpp>
+#include <bwos/sync_wait.hpp>
 #include <cerrno>
 #include <csignal>
 #include <functional>
@@ -185,6 +186,38 @@ TEST_P(forked_pool, its_end_in_the_child_leaves_the_parent_alone) {
   EXPECT_EQ(ran, 1000);
 }
 
+TEST_P(forked_pool, the_child_of_a_task_runs_what_it_forks_itself) {
+  pool under_test(options_of(GetParam(), 2));
+  sync_wait(under_test, [&] {
+    const ended alone = child_of_outside([&] {
+      int runs = 0;
+      task_group group(under_test);
+      for (int i = 0; i < 100; ++i) group.run([&] { invoke([&] { ++runs; }, [&] { ++runs; }); });
+      group.wait();
+      ::_exit(runs == 200 ? 0 : 1);
+    });
+    EXPECT_TRUE(alone.well()) << alone.said;
+  });
+}
+TEST_P(forked_pool, the_child_cannot_wait_for_what_the_parents_worker_has_stolen) {
+  pool under_test(options_of(GetParam(), 2));
+  std::optional<ended> end;
+  std::atomic<bool> stolen = false;
+  std::atomic<bool> over = false;
+  sync_wait(under_test, [&] {
+    invoke(
+        [&] {
+          while (!stolen) std::this_thread::yield();
+          end = fork_and([] { return true; });
+          over = true;
+        },
+        [&] {
+          stolen = true;
+          while (!over) std::this_thread::sleep_for(1ms);
+        });
+  });
+  EXPECT_TRUE(end->with("bwos: a wait for forked work in a child")) << end->said;
+}
 TEST_P(forked_pool, the_child_of_a_task_may_leave_but_not_return) {
   pool under_test(options_of(GetParam(), 1));
   std::atomic<int> ran = 0;

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "queue/lifo_queue.hpp"
+#include <bwos/queue/lifo_queue.hpp>
 #include "queue_support.hpp"
 
 namespace bwos::test {

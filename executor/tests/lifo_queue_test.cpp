@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "queue/lifo_queue.hpp"
+#include <bwos/queue/lifo_queue.hpp>
 
 #include <gtest/gtest.h>
 
@@ -99,7 +99,7 @@ TYPED_TEST(lifo_contract, one_thread_in_random_order_agrees_with_a_deque) {
   random_source random(test::seed());
   std::deque<value> model;
   value next = 1;
-  for (int step = 0; step < 200'000;) {
+  for (unsigned step = 0; step < 200'000 * test::times();) {
     // Runs of random length, so that the queue is now full, now empty.
     const bool putting = random.below(2) == 0;
     for (std::uint32_t run = random.below(2 * TypeParam::capacity) + 1; run > 0; --run, ++step) {
@@ -140,10 +140,11 @@ TYPED_TEST(lifo_contract, one_thread_in_random_order_agrees_with_a_deque) {
 
 TYPED_TEST(lifo_contract, every_element_is_got_or_stolen_once) {
   const std::uint64_t seed = test::seed();
-  for (unsigned thieves = 0; thieves <= 7; ++thieves) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed << ", thieves " << thieves);
+  for (unsigned run = 0; run < 8 * test::times(); ++run) {
+    const unsigned thieves = run % 8;
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", run " << run);
     stress(
-        seed, *std::make_unique<TypeParam>(round_before_wrap), thieves,
+        seed + run, *std::make_unique<TypeParam>(round_before_wrap), thieves,
         sanitized ? 30'000 : 200'000,
         [](auto& owner, random_source& random) {
           if (random.below(8) == 0) owner.share();

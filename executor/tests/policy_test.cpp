@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "queue/fifo_queue.hpp"
+#include <bwos/queue/fifo_queue.hpp>
 #include "seed.hpp"
 
 namespace bwos::test {
@@ -35,9 +35,9 @@ class fake_thief {
     ++queue_->range_looks;
     return queue_->range;
   }
-  bool sample(std::size_t block) const {
+  std::size_t open_entries(std::size_t block) const {
     queue_->looked_at.push_back(block);
-    return queue_->entries.at(block) != 0;
+    return queue_->entries.at(block);
   }
   steal_result steal(std::size_t block, value* out, std::size_t max) const {
     if (queue_->conflicts.at(block) != 0) {
@@ -55,7 +55,14 @@ class fake_thief {
   fake_queue* queue_;
 };
 
-class random_steal_from_fakes : public testing::Test {
+options settings_of(unsigned batch) {
+  options result;
+  result.steal_batch = batch;
+  return result;
+}
+
+/// By the default: random victims, blocks in use, batches.
+class stealing_from_fakes : public testing::Test {
  protected:
   static constexpr std::size_t batch = 5;
 
@@ -76,10 +83,10 @@ class random_steal_from_fakes : public testing::Test {
   std::vector<fake_queue> queues_;
   std::set<unsigned> parked_;
   std::array<value, batch + 1> out_{};
-  random_steal policy_{seed(), batch};
+  steal_policy policy_{settings_of(batch), seed(), batch};
 };
 
-TEST_F(random_steal_from_fakes, takes_a_batch_and_says_of_whom_and_where) {
+TEST_F(stealing_from_fakes, takes_a_batch_and_says_of_whom_and_where) {
   queues_.resize(4);
   queues_[2].range = {.first = 6, .count = 3, .ring = 8};
   queues_[2].entries[0] = 9;  // the last of the range, which wraps
@@ -96,7 +103,7 @@ TEST_F(random_steal_from_fakes, takes_a_batch_and_says_of_whom_and_where) {
   EXPECT_FALSE(attempt(0).taken());
 }
 
-TEST_F(random_steal_from_fakes, never_looks_outside_the_range) {
+TEST_F(stealing_from_fakes, never_looks_outside_the_range) {
   queues_.resize(2);
   queues_[1].range = {.first = 5, .count = 2, .ring = 8};
   queues_[1].entries.fill(1);
@@ -105,25 +112,25 @@ TEST_F(random_steal_from_fakes, never_looks_outside_the_range) {
   for (const std::size_t block : queues_[1].looked_at) ASSERT_TRUE(block == 5 || block == 6);
 }
 
-TEST_F(random_steal_from_fakes, never_steals_from_itself) {
+TEST_F(stealing_from_fakes, never_steals_from_itself) {
   queues_.resize(3);
   queues_[1].entries[0] = 1;
   for (int i = 0; i < 100; ++i) ASSERT_FALSE(attempt(1).taken());
   EXPECT_EQ(queues_[1].range_looks, 0U);
 }
 
-TEST_F(random_steal_from_fakes, one_worker_alone_has_nobody_to_steal_from) {
+TEST_F(stealing_from_fakes, one_worker_alone_has_nobody_to_steal_from) {
   queues_.resize(1);
   queues_[0].entries[0] = 1;
   const steal_outcome outcome = attempt(0);
   EXPECT_FALSE(outcome.taken() || outcome.lost());
 }
 
-TEST_F(random_steal_from_fakes, finds_the_only_entry_of_few_workers_every_time) {
-  queues_.resize(random_steal::victims_max + 1);
-  for (fake_queue& queue : queues_) queue.range.count = random_steal::blocks_max;
+TEST_F(stealing_from_fakes, finds_the_only_entry_of_few_workers_every_time) {
+  queues_.resize(victims_max + 1);
+  for (fake_queue& queue : queues_) queue.range.count = steal_policy::blocks_max;
   for (unsigned victim = 1; victim < queues_.size(); ++victim) {
-    for (std::size_t block = 0; block < random_steal::blocks_max; ++block) {
+    for (std::size_t block = 0; block < steal_policy::blocks_max; ++block) {
       queues_[victim].entries[block] = 1;
       const steal_outcome outcome = attempt(0);
       ASSERT_TRUE(outcome.taken());
@@ -133,15 +140,15 @@ TEST_F(random_steal_from_fakes, finds_the_only_entry_of_few_workers_every_time) 
   }
 }
 
-TEST_F(random_steal_from_fakes, cost_is_bounded_however_many_sleep_and_however_long_queues_are) {
+TEST_F(stealing_from_fakes, cost_is_bounded_however_many_sleep_and_however_long_queues_are) {
   queues_.resize(256);
   for (fake_queue& queue : queues_) queue.range.count = 8;
   const steal_outcome outcome = attempt(0);
   EXPECT_FALSE(outcome.taken() || outcome.lost());
-  EXPECT_EQ(looks(), random_steal::victims_max * random_steal::blocks_max);
+  EXPECT_EQ(looks(), victims_max * steal_policy::blocks_max);
 }
 
-TEST_F(random_steal_from_fakes, finds_the_only_one_awake_among_many) {
+TEST_F(stealing_from_fakes, finds_the_only_one_awake_among_many) {
   queues_.resize(256);
   queues_[200].entries[0] = 1;
   for (unsigned i = 0; i < 256; ++i) {
@@ -151,13 +158,13 @@ TEST_F(random_steal_from_fakes, finds_the_only_one_awake_among_many) {
   EXPECT_EQ(looks(), 1U);
 }
 
-TEST_F(random_steal_from_fakes, one_look_a_victim_where_one_block_is_in_use) {
+TEST_F(stealing_from_fakes, one_look_a_victim_where_one_block_is_in_use) {
   queues_.resize(5);
   attempt(3);
   EXPECT_EQ(looks(), 4U);
 }
 
-TEST_F(random_steal_from_fakes, what_others_win_every_time_is_lost_and_not_tried_for_ever) {
+TEST_F(stealing_from_fakes, what_others_win_every_time_is_lost_and_not_tried_for_ever) {
   queues_.resize(2);
   queues_[1].entries[0] = 1;
   queues_[1].conflicts[0] = 100;
@@ -167,7 +174,7 @@ TEST_F(random_steal_from_fakes, what_others_win_every_time_is_lost_and_not_tried
   EXPECT_EQ(queues_[1].conflicts[0], 100 - claims_per_block_max);
 }
 
-TEST_F(random_steal_from_fakes, a_lost_claim_is_tried_again_and_counted) {
+TEST_F(stealing_from_fakes, a_lost_claim_is_tried_again_and_counted) {
   queues_.resize(2);
   queues_[1].entries[0] = 1;
   queues_[1].conflicts[0] = claims_per_block_max - 1;
@@ -176,7 +183,7 @@ TEST_F(random_steal_from_fakes, a_lost_claim_is_tried_again_and_counted) {
   EXPECT_EQ(outcome.conflicts, claims_per_block_max - 1);
 }
 
-TEST_F(random_steal_from_fakes, goes_on_to_other_blocks_and_victims_after_losing_one) {
+TEST_F(stealing_from_fakes, goes_on_to_other_blocks_and_victims_after_losing_one) {
   queues_.resize(3);
   for (fake_queue& queue : queues_) {
     queue.range.count = 2;
@@ -196,14 +203,14 @@ TEST_F(random_steal_from_fakes, goes_on_to_other_blocks_and_victims_after_losing
   EXPECT_EQ(conflicts, (std::set<unsigned>{0, claims_per_block_max, 2 * claims_per_block_max}));
 }
 
-TEST_F(random_steal_from_fakes, losing_one_victim_is_not_forgotten_when_the_next_has_nothing) {
+TEST_F(stealing_from_fakes, losing_one_victim_is_not_forgotten_when_the_next_has_nothing) {
   queues_.resize(3);
   queues_[1].entries[0] = 1;
   queues_[1].conflicts[0] = 1'000'000;
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(attempt(0).lost());  // in either order of the two
 }
 
-TEST_F(random_steal_from_fakes, entries_gone_between_look_and_claim_are_nothing) {
+TEST_F(stealing_from_fakes, entries_gone_between_look_and_claim_are_nothing) {
   queues_.resize(2);
   queues_[1].entries[0] = 1;
   queues_[1].vanishing[0] = true;
@@ -211,7 +218,7 @@ TEST_F(random_steal_from_fakes, entries_gone_between_look_and_claim_are_nothing)
   EXPECT_FALSE(outcome.taken() || outcome.lost());
 }
 
-TEST_F(random_steal_from_fakes, begins_with_each_victim_and_each_block_alike) {
+TEST_F(stealing_from_fakes, begins_with_each_victim_and_each_block_alike) {
   constexpr unsigned attempts = 30'000;
   queues_.resize(4);
   for (fake_queue& queue : queues_) {
@@ -233,11 +240,11 @@ TEST_F(random_steal_from_fakes, begins_with_each_victim_and_each_block_alike) {
   }
 }
 
-TEST(random_steal, takes_from_a_real_queue_what_its_owner_has_open) {
+TEST(steal_policy, takes_from_a_real_queue_what_its_owner_has_open) {
   std::array<fifo_queue<value, 4, 16>, 2> queues;
   auto& owner = queues[1].as_owner();
   for (value v = 1; v <= 10; ++v) ASSERT_TRUE(owner.put(v));
-  random_steal policy(seed(), 4);
+  steal_policy policy(settings_of(4), seed(), 4);
   std::array<value, 4> out{};
   const auto attempt = [&] {
     return policy.steal(

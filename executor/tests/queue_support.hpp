@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <bwos/queue/steal.hpp>
 #include "base/random.hpp"
-#include "queue/steal.hpp"
 
 // What tests of queues do again and again. The queues hold std::uintptr_t.
 

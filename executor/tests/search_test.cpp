@@ -8,6 +8,7 @@
 
 #include "scheduler/scheduler.hpp"
 #include "scheduler/worker.hpp"
+#include "steal/topology.hpp"
 
 namespace bwos {
 namespace {
@@ -19,9 +20,11 @@ struct task : continuation {
 /// Workers without threads: the test is each of them in turn.
 class searching : public ::testing::Test {
  protected:
-  explicit searching(unsigned workers = 3, steal_kind steal = steal_kind::random) {
+  explicit searching(unsigned workers = 3, steal_kind steal = steal_kind::random,
+                     steal_amount takes = steal_amount::batch) {
     settings.workers = workers;
     settings.steal = steal;
+    settings.steal_takes = takes;
     all = std::make_unique<scheduler>(settings, std::vector<reactor*>());
     for (unsigned i = 0; i < workers; ++i)
       all->install(i, std::make_unique<worker>(*all, i, nullptr, nullptr, nullptr));
@@ -45,6 +48,14 @@ class searching : public ::testing::Test {
 class searching_alone : public searching {
  protected:
   searching_alone() : searching(1) {}
+};
+class searching_near_and_for_blocks : public searching {
+ protected:
+  searching_near_and_for_blocks() : searching(3, steal_kind::topology, steal_amount::block) {}
+};
+class searching_for_halves : public searching {
+ protected:
+  searching_for_halves() : searching(3, steal_kind::sequential, steal_amount::half) {}
 };
 class searching_without_stealing : public searching {
  protected:
@@ -178,6 +189,36 @@ TEST_F(searching, takes_every_task_of_the_others_once) {
   for (std::size_t i = 0; i < 500; ++i) EXPECT_EQ(times[i], 1);
   static_cast<void>(tested.end());
   EXPECT_EQ(counters.steal_entries.get(), 500U);
+}
+
+TEST_F(searching_near_and_for_blocks, takes_a_block_of_the_nearest_first) {
+  give(1, 64);
+  give(2, 64);
+  search tested(*all, 0, 0, counters);
+  ASSERT_NE(all->places, nullptr);
+  for (const unsigned worker : {0U, 2U}) all->places->put(worker, 5);
+  all->places->put(1, ~0U);  // nobody knows where
+  ASSERT_TRUE(tested.begin());
+  const auto stolen = tested.steal();
+  ASSERT_EQ(stolen.size(), 64U);
+  EXPECT_EQ(stolen[0], &tasks[64]);
+  EXPECT_EQ(tested.steal(tested.look()).size(), 64U);
+  EXPECT_TRUE(tested.steal().empty());
+  static_cast<void>(tested.end());
+}
+
+TEST_F(searching_for_halves, takes_half_of_what_it_sights_too) {
+  give(1, 40);
+  search tested(*all, 0, 0, counters);
+  ASSERT_TRUE(tested.begin());
+  EXPECT_EQ(tested.steal().size(), 20U);
+  EXPECT_EQ(tested.steal(tested.look()).size(), 10U);
+  EXPECT_EQ(tested.take_gave(), found::more);
+  static_cast<void>(tested.end());
+}
+
+TEST_F(searching, by_random_victims_knows_no_places) {
+  EXPECT_EQ(all->places, nullptr);
 }
 
 TEST_F(searching_alone, does_not_begin) {

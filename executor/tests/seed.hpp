@@ -17,4 +17,11 @@ inline std::uint64_t seed() {
   return chosen;
 }
 
+/// How often the tests of random operations on queues do what they usually do, some 10^7 operations
+/// for each queue: BWOS_QUEUE_TIMES=100 makes it 10^9, in half an hour or so.
+inline unsigned times() {
+  const char* const given = std::getenv("BWOS_QUEUE_TIMES");
+  return given != nullptr ? static_cast<unsigned>(std::stoul(given)) : 1;
+}
+
 }  // namespace bwos::test

@@ -287,7 +287,7 @@ void handler_run::promise_type::finish() noexcept {
   if (finisher_arrives() == phase::suspended) of.handler_ended();
 }
 
-void handler_run::promise_type::discard(frame_link& self) noexcept {
+void handler_run::promise_type::discard(root_link& self) noexcept {
   auto& promise = static_cast<promise_type&>(self);
   call& of = promise.call_;
   std::coroutine_handle<promise_type>::from_promise(promise).destroy();

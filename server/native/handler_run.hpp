@@ -45,7 +45,7 @@ class handler_run {
 };
 
 /// Root of the chain that a suspended handler waits at the end of: discarding that destroys it.
-class handler_run::promise_type : public bwos::detail::frame_link {
+class handler_run::promise_type : public bwos::detail::root_link {
   struct end_awaiter {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<promise_type> frame) const noexcept {
@@ -56,7 +56,7 @@ class handler_run::promise_type : public bwos::detail::frame_link {
 
  public:
   template <class... Rest>
-  explicit promise_type(call& of, const Rest&...) noexcept : frame_link(&discard), call_(of) {}
+  explicit promise_type(call& of, const Rest&...) noexcept : root_link(&discard), call_(of) {}
 
   [[nodiscard]] handler_run get_return_object() noexcept {
     return handler_run(std::coroutine_handle<promise_type>::from_promise(*this));
@@ -80,7 +80,7 @@ class handler_run::promise_type : public bwos::detail::frame_link {
     return phase_.exchange(phase::ended, std::memory_order_acq_rel);
   }
   void finish() noexcept;
-  static void discard(frame_link& self) noexcept;
+  static void discard(root_link& self) noexcept;
 
   call& call_;
   std::atomic<phase> phase_{phase::running};

@@ -18,8 +18,46 @@ enum class reactor_kind : std::uint8_t {
              ///< names the errno).
 };
 
-/// Which victims an idle worker tries. `none` is the baseline of the benchmarks: thread per core.
-enum class steal_kind : std::uint8_t { random, none };
+/// Which victims an idle worker tries, in which order: eight that are awake in one attempt, and all
+/// before it sleeps. With two workers there is no choice. The policies are those of Wang et al.,
+/// "BWoS", OSDI '23, section 6.2.3; lengths are those of queues, in blocks of 64 tasks. Owners of
+/// queues run the same instructions whichever is chosen.
+enum class steal_kind : std::uint8_t {
+  random,        ///< From a random one on.
+  none,          ///< Nobody steals: thread per core, the baseline of the benchmarks.
+  sequential,    ///< From the next one on, always in the same order.
+  last_victim,   ///< The one that gave something last, then from a random one on.
+  best_of_two,   ///< The longer of two random ones, the other, then from a random one on.
+  best_of_many,  ///< Half of the others, at most eight, the longest first, then as above.
+  /// SMT siblings, then who shares the last level of cache, then the NUMA node, then the rest; of
+  /// each kind from a random one on. By what sysfs says at the pool's start, and by the CPU on
+  /// which each worker starts: for pools that are pinned (options::pin). Where sysfs says nothing,
+  /// all are alike.
+  topology,
+};
+
+/// Which block of its victim a thief takes from.
+enum class steal_choice : std::uint8_t {
+  in_use,  ///< Of the blocks in use, up to four from a random one on, the first that has something.
+  /// One random block of all, used or not, or else the next victim, 64 times at most (OSDI '23,
+  /// section 3.4): long queues are stolen from in proportion to their length, and a queue of a few
+  /// tasks is seldom hit. What is missed is found by the look at everything before a worker sleeps.
+  probabilistic,
+};
+
+/// How much one steal takes, of one block: the oldest of it, and never more than it has, or than
+/// steal_batch_max.
+enum class steal_amount : std::uint8_t {
+  batch,  ///< options::steal_batch tasks.
+  one,
+  half,   ///< Half of what the block has to steal, rounded up.
+  block,  ///< All that it has to steal, up to 64 tasks.
+};
+
+/// Their names, as in "best-of-two"; "?" for a value that is none of them.
+const char* name_of(steal_kind which) noexcept;
+const char* name_of(steal_choice which) noexcept;
+const char* name_of(steal_amount which) noexcept;
 
 /// CPUs of this thread's affinity mask, capped by the cgroup's cpu.max (rounded up); at least 1.
 unsigned default_workers() noexcept;
@@ -54,14 +92,20 @@ struct options {
   /// workers wait themselves, by groups. Without a reactor it must be 0.
   unsigned reactor_threads = 0;
   steal_kind steal = steal_kind::random;
+  steal_choice steal_blocks = steal_choice::in_use;
+  steal_amount steal_takes = steal_amount::batch;
   /// For posts from inside a worker that do not say so themselves. Posts from other threads always
   /// wake a sleeper, if nobody searches.
   wake_rule posts_wake = wake_rule::earned;
   /// Pin worker i to the i-th CPU of the affinity mask, modulo their number. Right when the machine
   /// is the pool's alone. Where the kernel refuses, pool's constructor throws std::system_error.
   bool pin = false;
-  /// Entries taken by one steal, 1 to 64 (measured: 4 to 64 alike).
+  /// Entries taken by one steal of a batch, 1 to 64 (measured: 4 to 64 alike); and at least so many
+  /// from the inject queue, whatever a steal takes.
   unsigned steal_batch = 16;
+  /// Waits for forked work (invoke, task_group::wait) that steal, on top of each other on one
+  /// worker's stack at most, 1 to 1024. In the last of them forks run at once, as calls. A guess.
+  unsigned wait_depth = 64;
   /// Tasks run from the local queue between two looks at inject queue and reactor, 1 to 65536. One
   /// poll's worth: fewer would leave a rest of each batch, and a loaded worker's queue never dry.
   unsigned slice_tasks = 64;

@@ -35,7 +35,12 @@ namespace bwos {
   X(spurious_wake, "times woken, or at the end of a nap, with nothing to do")      \
   X(polls, "reactor polls")                                                        \
   X(events, "continuations that polls delivered")                                  \
-  X(timers, "deadlines that expired")
+  X(timers, "deadlines that expired")                                              \
+  X(fork_steal, "pieces of forked work stolen")                                    \
+  X(fork_expose, "times that others' forked work was exposed to be stolen")        \
+  X(fork_yield, "times that forked work gave way to other tasks")                  \
+  X(fork_sleep, "sleeps of tasks that wait for forked work")                       \
+  X(exceptions_dropped, "exceptions of forked work that nobody has seen")
 
 struct worker_statistics {
 #define BWOS_FIELD(name, meaning) std::uint64_t name = 0;

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <concepts>
 #include <coroutine>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -47,27 +48,54 @@ class task;
 
 namespace detail {
 
-/// A promise's place in its chain: what discard_chain() follows. Costs the hot path one store.
+class fork_call;
+class fork_scope;
+class root_link;
+
+/// A promise's place in its chain, which grows from a root: what discard_chain() follows. It costs
+/// the hot path one store.
 class frame_link {
  public:
   /// Destroys the whole chain if a detached frame is at its root; else does nothing, as the root
-  /// has an owner.
-  void abandon() noexcept {
-    frame_link* root = this;
-    // Ends: a parent was suspended before its child started, so that links form no cycle.
-    while (root->parent_link_ != nullptr) root = root->parent_link_;
-    if (root->destroy_root_ != nullptr) root->destroy_root_(*root);
-  }
+  /// has an owner. Where the chain comes out of a fork-join, the last of its children that is
+  /// abandoned goes on for all of them.
+  void abandon() noexcept;
 
  protected:
-  using destroy_function = void (*)(frame_link&) noexcept;
-  explicit frame_link(destroy_function destroy_root = nullptr) noexcept
-      : destroy_root_(destroy_root) {}
-  void set_parent(frame_link* parent) noexcept { parent_link_ = parent; }
+  enum class kind : std::uintptr_t { none, awaited, root, called, forked, last, unqueued };
+  static constexpr std::uintptr_t kind_mask = 7;
+
+  frame_link() noexcept = default;
+  void set_up(kind how, void* to) noexcept {
+    up_ = reinterpret_cast<std::uintptr_t>(to) | static_cast<std::uintptr_t>(how);
+  }
+  void set_parent(frame_link* parent) noexcept { set_up(kind::awaited, parent); }
+  [[nodiscard]] kind up_kind() const noexcept { return static_cast<kind>(up_ & kind_mask); }
+  template <class To>
+  [[nodiscard]] To* up() const noexcept {
+    return reinterpret_cast<To*>(up_ & ~kind_mask);
+  }
 
  private:
-  frame_link* parent_link_ = nullptr;
-  destroy_function destroy_root_;
+  friend fork_scope;
+
+  std::uintptr_t up_ = 0;
+};
+
+/// The root of a chain that belongs to itself.
+class root_link : public frame_link {
+ public:
+  /// Frees the chain that hangs below.
+  void destroy() noexcept { destroy_(*this); }
+
+ protected:
+  using destroy_function = void (*)(root_link&) noexcept;
+  explicit root_link(destroy_function destroy) noexcept : destroy_(destroy) {
+    set_up(kind::root, nullptr);
+  }
+
+ private:
+  destroy_function destroy_;
 };
 
 class task_promise_base : public frame_link {
@@ -248,7 +276,7 @@ struct driver {
 
 /// Root of a detached chain: of a coroutine that owns a task, and itself. It is the continuation
 /// that starts it.
-class driver_promise final : public continuation, public frame_link {
+class driver_promise final : public continuation, public root_link {
   using handle = std::coroutine_handle<driver_promise>;
   struct end_awaiter {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
@@ -257,7 +285,7 @@ class driver_promise final : public continuation, public frame_link {
   };
 
  public:
-  driver_promise() noexcept : continuation(&start), frame_link(&destroy) {}
+  driver_promise() noexcept : continuation(&start), root_link(&destroy) {}
 
   [[nodiscard]] driver get_return_object() noexcept { return {*this}; }
   [[nodiscard]] std::suspend_always initial_suspend() const noexcept { return {}; }
@@ -285,7 +313,7 @@ class driver_promise final : public continuation, public frame_link {
       end(frame);
     }
   }
-  static void destroy(frame_link& self) noexcept {
+  static void destroy(root_link& self) noexcept {
     end(handle::from_promise(static_cast<driver_promise&>(self)));
   }
 

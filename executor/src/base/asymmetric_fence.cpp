@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/asymmetric_fence.hpp"
+#include <bwos/base/asymmetric_fence.hpp>
 
 #include <linux/membarrier.h>
 #include <pthread.h>

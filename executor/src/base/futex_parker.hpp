@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 #include "base/system_call.hpp"
 
 namespace bwos {

@@ -19,8 +19,8 @@
 #include <mutex>
 #include <new>
 
-#include "base/atomic.hpp"
-#include "base/cache_line.hpp"
+#include <bwos/base/atomic.hpp>
+#include <bwos/base/cache_line.hpp>
 #include "base/mutex.hpp"
 
 namespace bwos {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/atomic.hpp"
-#include "base/memory_order.hpp"
+#include <bwos/base/atomic.hpp>
+#include <bwos/base/memory_order.hpp>
 
 namespace bwos {
 

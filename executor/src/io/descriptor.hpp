@@ -31,7 +31,7 @@
 #include <bwos/timer_entry.hpp>
 #include <cstdint>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 #include "io/timer/wheel.hpp"
 
 namespace bwos {

@@ -13,7 +13,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 #include "io/timer/timer_service.hpp"
 
 namespace bwos {

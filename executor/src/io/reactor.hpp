@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 #include "base/continuation_chain.hpp"
 #include "base/mutex.hpp"
 #include "io/descriptor.hpp"

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 
 namespace bwos {
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/worker_context.hpp"
 
+#include <bwos/fork/here.hpp>
 #include <utility>
 
 namespace bwos {
+
+constinit thread_local detail::forks* detail::forks_here = nullptr;
+
 namespace {
 constinit thread_local worker_context* current = nullptr;
 }  // namespace

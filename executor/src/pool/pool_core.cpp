@@ -72,7 +72,7 @@ std::unique_ptr<worker> pool_core::make_worker(unsigned index, reactor* own) {
 void pool_core::start() {
   try {
     start_workers();
-    if (settings.workers > 1) start_monitor();
+    if (settings.workers != 0) start_monitor();
     if (settings.reactor_threads != 0) dedicated_.start();
   } catch (...) {
     stop();
@@ -94,7 +94,11 @@ void pool_core::start_workers() {
     } catch (...) {
       failure = std::current_exception();
     }
-    if (gate->arrive_and_wait(std::move(failure))) work_.slot(index).run();
+    if (!gate->arrive_and_wait(std::move(failure))) return;
+    if (outside_.worker_begins()) {
+      work_.slot(index).run();
+      outside_.worker_left(work_.stopping());
+    }
   };
   try {
     for (unsigned i = 0; i < settings.workers; ++i) {
@@ -129,7 +133,11 @@ pool_core::~pool_core() {
     detached_.wait(guard, [&] { return attached_ == 0; });
   }
   join_monitor();  // one that was attached after join() may have begun it anew
-  discard_all();
+  {
+    const std::lock_guard guard(outside_.lock());
+    discard_all();
+  }
+  outside_.wait_until_all_have_left();
 }
 
 void pool_core::discard_all() noexcept {
@@ -142,6 +150,33 @@ void pool_core::discard_all() noexcept {
       work->invoke(*work, continuation::disposition::discard);
     }
   }
+}
+
+/// No worker is in its loop. The rest stays where it would have been, in its order.
+void pool_core::discard_parts(detail::join_word::belongs is_part, const void* whole) noexcept {
+  continuation_chain all;
+  work_.drain_queues(all);
+  continuation_chain rest;
+  continuation_chain parts;
+  while (continuation* const work = all.take_first()) {
+    (is_part(*work, whole) ? parts : rest).append(*work);
+  }
+  if (!rest.empty()) work_.inject.push(rest);
+  while (continuation* const work = parts.take_first()) {
+    work->invoke(*work, continuation::disposition::discard);
+  }
+}
+
+void pool_core::wait_for(detail::join_word& end, detail::join_word::belongs is_part,
+                         const void* whole) noexcept {
+  // The thread's own: who ends the work may come to it when the wait is over.
+  static thread_local futex_parker parker;
+  if (!end.announce(&parker)) return;
+  outside_.wait(parker, [&] { return end.over(); }, [&] { discard_parts(is_part, whole); });
+}
+
+void detail::join_word::wait_outside(pool_core& of, belongs is_part, const void* whole) noexcept {
+  of.wait_for(*this, is_part, whole);
 }
 
 /// Where workers share a processor with this reactor thread they go first, so that its next batch
@@ -177,7 +212,10 @@ void pool_core::attach() {
     }
     work_.watch.wake_for_certain();
   }
-  mine->run();
+  if (outside_.worker_begins()) {
+    mine->run();
+    outside_.worker_left(work_.stopping());
+  }
   const std::lock_guard inside(attached_lock_);
   --attached_;
   detached_.notify_all();
@@ -185,6 +223,7 @@ void pool_core::attach() {
 
 void pool_core::stop() noexcept {
   work_.stop();
+  if (!in_child()) outside_.stopping();
   if (!in_child() && settings.reactor_threads != 0) dedicated_.stop();
 }
 

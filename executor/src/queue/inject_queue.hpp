@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <mutex>
 
-#include "base/atomic.hpp"
-#include "base/cache_line.hpp"
+#include <bwos/base/atomic.hpp>
+#include <bwos/base/cache_line.hpp>
+#include <bwos/base/memory_order.hpp>
 #include "base/continuation_chain.hpp"
-#include "base/memory_order.hpp"
 #include "base/mutex.hpp"
 
 // The entry for threads that own no queue, and for what a full queue spills: an intrusive FIFO

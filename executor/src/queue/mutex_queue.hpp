@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include <bwos/queue/steal.hpp>
 #include "base/mutex.hpp"
-#include "queue/steal.hpp"
 
 // The interface of fifo_queue behind one lock: simple enough to be believed. Oracle in tests,
 // baseline in benchmarks. Thieves see every entry at once, so that share() has nothing to do, and

@@ -41,8 +41,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/atomic.hpp"
-#include "base/cache_line.hpp"
+#include <bwos/base/atomic.hpp>
+#include <bwos/base/cache_line.hpp>
 
 namespace bwos {
 

@@ -37,8 +37,8 @@
 #include <bwos/lane.hpp>
 #include <mutex>
 
-#include "base/atomic.hpp"
-#include "base/cache_line.hpp"
+#include <bwos/base/atomic.hpp>
+#include <bwos/base/cache_line.hpp>
 #include "base/continuation_chain.hpp"
 #include "base/mutex.hpp"
 #include "base/relaxed_value.hpp"

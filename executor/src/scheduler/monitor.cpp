@@ -32,11 +32,14 @@ bool has_something_to_steal(worker& victim) noexcept {
 }  // namespace
 
 void monitor::run() noexcept {
-  unsigned quiet = 0;
   while (!all_.stopping()) {
-    quiet = all_.all_parked() ? quiet + 1 : 0;
-    if (quiet <= quiet_looks) {
-      const std::int64_t next_ms = look(quiet == 0) ? close_ms : wide_ms;
+    if (all_.slots() == 1) {
+      look_at_forks_alone();
+      continue;
+    }
+    quiet_ = all_.all_parked() ? quiet_ + 1 : 0;
+    if (quiet_ <= quiet_looks) {
+      const std::int64_t next_ms = look(quiet_ == 0) ? close_ms : wide_ms;
       sleep(next_ms);
       continue;
     }
@@ -46,8 +49,29 @@ void monitor::run() noexcept {
     // [monitor.awake] relaxed: who sees it late wakes it once more. Partner:
     // [monitor.asleep.look].
     asleep_.store(false, std::memory_order_relaxed);
-    quiet = 0;
+    quiet_ = 0;
     closely_ = true;
+  }
+}
+
+/// One worker has nobody to be woken for it, and keeps its deadlines itself.
+void monitor::look_at_forks_alone() noexcept {
+  worker& only = all_.slot(0);
+  if (only.forks().in_use()) {
+    quiet_ = 0;
+    if (is_over(only.time().turn_began())) only.forks().ask_to_yield();
+    parker_.wait(close_ms);
+  } else if (++quiet_ <= quiet_looks) {
+    parker_.wait(wide_ms);
+  } else {
+    // [monitor.resting] seq_cst: before the look that follows (M1). Partner:
+    // [monitor.resting.look].
+    resting_.store(true, std::memory_order_seq_cst);
+    if (!only.forks().in_use()) parker_.wait(-1);
+    // [monitor.rested] relaxed: who sees it late wakes it once more. Partner:
+    // [monitor.resting.look].
+    resting_.store(false, std::memory_order_relaxed);
+    quiet_ = 0;
   }
 }
 
@@ -69,21 +93,33 @@ bool monitor::is_late(ticks turn_began) const noexcept {
                                 static_cast<std::int64_t>(close_ms * 1'000 * all_.ticks_per_us);
 }
 
+/// Forked work has had its slice.
+bool monitor::is_over(ticks turn_began) const noexcept {
+  return turn_began != 0 && static_cast<std::int64_t>(now_ticks() - turn_began) >
+                                static_cast<std::int64_t>(all_.settings.slice.count()) *
+                                    static_cast<std::int64_t>(all_.ticks_per_us);
+}
+
 /// `anybody_awake`: else no worker need be looked at. Returns whether the next look should come
 /// soon: never while there is nobody to wake, as who parks looks for himself.
 bool monitor::look(bool anybody_awake) noexcept {
   bool wanted = all_.long_work.open() || all_.timers.due();
+  bool forks = false;
   bool soon = std::exchange(closely_, false) || all_.long_work.nonempty();
   for (unsigned i = 0; anybody_awake && i < all_.slots(); ++i) {
     worker& each = all_.slot(i);
     soon = soon || each.time().is_often_long() || is_late(each.time().turn_began());
     if (all_.is_parked(i)) continue;  // it is in no task
+    if (each.forks().in_use()) {
+      soon = forks = true;
+      if (is_over(each.time().turn_began())) each.forks().ask_to_yield();
+    }
     const std::uint64_t begun = each.tasks_begun();
     const bool same_task = begun == std::exchange(begun_[i], begun);
     if (same_task && all_.steals && has_something_to_steal(each)) wanted = true;
   }
   if (wanted) all_.wake_one(0);
-  return (wanted || soon) && all_.idle.parked() != 0;
+  return forks || ((wanted || soon) && all_.idle.parked() != 0);
 }
 
 }  // namespace bwos

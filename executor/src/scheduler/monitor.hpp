@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 #include "base/futex_parker.hpp"
 #include "base/ticks.hpp"
 
@@ -44,6 +44,14 @@ class monitor {
       parker_.wake();
     }
   }
+  /// A worker that forks, after it has said so (fork_worker.hpp, W1).
+  void wake_for_forks() noexcept {
+    // [monitor.asleep.forks] seq_cst: behind the worker's in_use_. Partner: [monitor.asleep].
+    // [monitor.resting.look] seq_cst: behind the worker's in_use_. Partner: [monitor.resting].
+    if (asleep_.load(std::memory_order_seq_cst) || resting_.load(std::memory_order_seq_cst)) {
+      parker_.wake();
+    }
+  }
   /// Any thread: ends its sleep, now or when it begins. For what M1 does not cover: a new worker,
   /// the pool's stop.
   void wake_for_certain() noexcept { parker_.wake(); }
@@ -52,11 +60,15 @@ class monitor {
 
  private:
   bool look(bool anybody_awake) noexcept;
+  void look_at_forks_alone() noexcept;
+  [[nodiscard]] bool is_over(ticks turn_began) const noexcept;
   [[nodiscard]] bool is_late(ticks turn_began) const noexcept;
   void sleep(std::int64_t limit_ms) noexcept;
 
   scheduler& all_;
   atomic<bool> asleep_{false};
+  atomic<bool> resting_{false};  // asleep, where there is one worker, but for what that forks
+  unsigned quiet_ = 0;           // looks in a row that found nothing to look at
   futex_parker parker_;
   std::vector<std::uint64_t> begun_;  // tasks of each worker at the last look
   bool closely_ = true;               // it has slept: nothing is known of its workers

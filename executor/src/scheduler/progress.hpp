@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 
 namespace bwos {
 

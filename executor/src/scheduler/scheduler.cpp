@@ -9,10 +9,19 @@
 namespace bwos {
 namespace {
 
-unsigned words_of(const options& settings, std::size_t groups) {
-  if (groups != 0) return static_cast<unsigned>(groups);
+unsigned words_of(const options& settings) {
   const unsigned slots = settings.workers + options::attached_max;
   return (slots + idle_set::word_workers_max - 1) / idle_set::word_workers_max;
+}
+unsigned words_of(const options& settings, std::size_t groups) {
+  return groups == 0 ? words_of(settings) : static_cast<unsigned>(groups);
+}
+
+/// Where the machine is not known, workers are equally far from each other.
+std::unique_ptr<worker_places> places_of(const options& settings) {
+  if (settings.steal != steal_kind::topology) return nullptr;
+  return std::make_unique<worker_places>(topology::read(),
+                                         settings.workers + options::attached_max);
 }
 
 }  // namespace
@@ -20,6 +29,7 @@ unsigned words_of(const options& settings, std::size_t groups) {
 scheduler::scheduler(const options& wanted, std::vector<reactor*> groups)
     : settings(wanted),
       steals(wanted.steal != steal_kind::none),
+      places(places_of(wanted)),
       ticks_per_us(measure_ticks_per_us()),
       long_work(std::max(2U, wanted.workers) - 1,
                 static_cast<ticks>(wanted.slice.count()) * ticks_per_us,
@@ -27,6 +37,7 @@ scheduler::scheduler(const options& wanted, std::vector<reactor*> groups)
       idle(groups.empty() ? idle_set::form::named : idle_set::form::counted,
            words_of(wanted, groups.size()),
            std::max(1U, wanted.workers / 2 / words_of(wanted, groups.size()))),
+      waits(idle_set::form::named, words_of(wanted), 1),
       watch(*this, wanted.workers + options::attached_max),
       timers(watch.parker()),
       groups_(std::move(groups)),
@@ -119,6 +130,13 @@ bool scheduler::wake_one(unsigned first) noexcept {
   return true;
 }
 
+void scheduler::wake_for_forks(unsigned from) noexcept {
+  if (idle.may_claim() && wake_one(assignment_of(from).word)) return;
+  if (!waits.may_claim()) return;
+  const idle_set::claim_result claim = waits.claim(from / idle_set::word_workers_max);
+  if (claim.claimed) slot(claim.word * idle_set::word_workers_max + claim.bit).forks().wake();
+}
+
 void scheduler::wake_all() noexcept {
   // Shared sets count tokens, so each of their workers finds one; a private one takes what comes.
   for (unsigned i = 0; i < slots(); ++i) slot(i).wake();
@@ -171,10 +189,14 @@ std::uint64_t scheduler::departures() const noexcept {
 }
 
 void scheduler::drain(continuation_chain& sink) noexcept {
+  drain_queues(sink);
+  timers.expire_all(sink);
+}
+
+void scheduler::drain_queues(continuation_chain& sink) noexcept {
   while (continuation* const work = inject.pop()) sink.append(*work);
   long_work.drain(sink);
   for (unsigned i = 0; i < slots(); ++i) slot(i).drain(sink);
-  timers.expire_all(sink);
 }
 
 }  // namespace bwos

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/atomic.hpp"
-#include "base/cache_line.hpp"
+#include <bwos/base/atomic.hpp>
+#include <bwos/base/cache_line.hpp>
 #include "base/check.hpp"
 #include "base/fork_generation.hpp"
 #include "base/ticks.hpp"
@@ -20,6 +20,7 @@
 #include "scheduler/lane.hpp"
 #include "scheduler/monitor.hpp"
 #include "scheduler/progress.hpp"
+#include "steal/topology.hpp"
 
 namespace bwos {
 
@@ -52,6 +53,8 @@ class scheduler {
   /// Wakes one sleeper, if any and nobody searches; `first`: the word to look at first. After
   /// publishing work.
   bool wake_one(unsigned first) noexcept;
+  /// The same for what worker `from` has forked: a sleeper, or else a wait (fork_worker.hpp, W4).
+  void wake_for_forks(unsigned from) noexcept;
   void wake_all() noexcept;
 
   /// All workers leave after the task at hand. In a child of fork() it wakes nobody.
@@ -125,13 +128,17 @@ class scheduler {
   void publish(unsigned count) noexcept;
   /// After the threads have been joined: everything that never ran.
   void drain(continuation_chain& sink) noexcept;
+  /// The same, but for timers.
+  void drain_queues(continuation_chain& sink) noexcept;
 
   const options& settings;
   const bool steals;
+  const std::unique_ptr<worker_places> places;  ///< Null, unless stealing goes by them.
   const ticks ticks_per_us;
   inject_queue inject;
   lane long_work;
   idle_set idle;
+  idle_set waits;  ///< Of waits that sleep inside tasks, by the workers' indices.
   monitor watch;
   timer_service timers;  ///< Of workers without a reactor: whoever is free fires them.
   progress moved;

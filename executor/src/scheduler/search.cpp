@@ -6,12 +6,14 @@
 
 namespace bwos {
 
-search::search(scheduler& all, unsigned index, unsigned word, worker_counters& counters) noexcept
+search::search(scheduler& all, unsigned index, unsigned word, worker_counters& counters)
     : all_(all),
       index_(index),
       word_(word),
       counters_(counters),
-      policy_(index, all.settings.steal_batch) {}
+      policy_(all.settings, index, room, all.places.get()) {
+  if (all.places != nullptr) all.places->put(index, current_cpu());
+}
 
 bool search::begin() noexcept {
   if (!all_.steals || all_.slots() == 1) return false;
@@ -22,7 +24,7 @@ bool search::begin() noexcept {
 bool search::end_it() noexcept {
   const bool last = std::exchange(on_, false) && all_.idle.end_search(word_);
   const bool owes = std::exchange(owes_look_, false);
-  return (last || owes) && all_.idle.may_claim();
+  return (last || owes) && (all_.idle.may_claim() || all_.waits.may_claim());
 }
 
 std::span<continuation* const> search::steal() noexcept {
@@ -39,8 +41,9 @@ std::span<continuation* const> search::steal() noexcept {
 }
 
 std::span<continuation* const> search::steal(const sighting& where) noexcept {
-  steal_outcome outcome = steal_from_block(all_.slot(where.victim).thief(), where.block,
-                                           stolen_.data(), all_.settings.steal_batch);
+  const worker_queue::thief blocks = all_.slot(where.victim).thief();
+  const std::size_t most = policy_.amount().of(blocks.open_entries(where.block));
+  steal_outcome outcome = steal_from_block(blocks, where.block, stolen_.data(), most);
   outcome.victim = where.victim;
   if (outcome.taken()) counters_.steal_sighted.add(1);
   const auto stolen = taken_by(outcome);

@@ -30,7 +30,8 @@ class scheduler;
 
 class search {
  public:
-  search(scheduler& all, unsigned index, unsigned word, worker_counters& counters) noexcept;
+  /// On its worker's thread, before others know of that worker.
+  search(scheduler& all, unsigned index, unsigned word, worker_counters& counters);
 
   [[nodiscard]] bool is_on() const noexcept { return on_; }
   /// False: stealing is off, there is nobody to steal from, or enough workers search.
@@ -69,6 +70,8 @@ class search {
   [[nodiscard]] found take_gave() noexcept { return std::exchange(gave_, found::nothing); }
 
  private:
+  static constexpr std::size_t room = options::steal_batch_max;  // for what one steal takes
+
   bool end_it() noexcept;
   std::span<continuation* const> taken_by(const steal_outcome& outcome) noexcept;
 
@@ -79,8 +82,8 @@ class search {
   bool on_ = false;
   bool owes_look_ = false;
   found gave_ = found::nothing;
-  random_steal policy_;
-  std::array<continuation*, options::steal_batch_max> stolen_{};
+  steal_policy policy_;
+  std::array<continuation*, room> stolen_{};
 };
 
 }  // namespace bwos

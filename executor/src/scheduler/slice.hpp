@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 #include "base/relaxed_value.hpp"
 #include "base/ticks.hpp"
 

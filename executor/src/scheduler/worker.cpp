@@ -28,6 +28,7 @@ worker::worker(scheduler& all, unsigned index_of_it, pool_core* of, reactor* rea
       slice_(all.settings, all.ticks_per_us),
       search_(all, index_of_it, word_, counters_),
       sleeper_(all, index_of_it, word_, reactor_home, in_group_, counters_),
+      forks_(all, index_of_it, of, counters_),
       own_(queue_.as_owner()) {
   pool = of;
   scheduled_by = &all;
@@ -42,11 +43,19 @@ worker::worker(scheduler& all, unsigned index_of_it, pool_core* of, reactor* rea
 
 void worker::run() {
   outer = set_current_worker(this);
+  detail::forks* const outer_forks = detail::set_current_forks(&forks_);
+  forks_.begin();
   if (home != nullptr) home->start();
   slice_.begin(now_ticks());
   while (!all_.stopping()) {
     serve_lane(true);
-    const bool spent = run_own_queue();
+    const bool held_forks = holds_forks_;
+    bool spent = run_own_queue();
+    if (held_forks) {  // events have had their turn
+      slice_.begin(now_ticks());
+      run_forks();
+    }
+    spent = spent || holds_forks_;
     if (spent) all_.stay_in_parent();
     const bool fetched = fetch_injected(spent);
     if (spent) {
@@ -57,6 +66,8 @@ void worker::run() {
     }
   }
   all_.stay_in_parent();
+  forks_.finish();
+  detail::set_current_forks(outer_forks);
   set_current_worker(outer);
 }
 
@@ -70,7 +81,7 @@ bool worker::run_own_queue() noexcept {
     posted_ = 0;
     before_task();
     counters_.run.add(1);
-    next->invoke(*next, continuation::disposition::run);
+    run_task(*next);
     if (slice_.count_task()) slice_.note_time(now_ticks());
     spent = slice_.spent() || all_.stopping();
   }
@@ -81,6 +92,22 @@ bool worker::run_own_queue() noexcept {
   if (slice_.lacks_time()) slice_.note_time(now_ticks());
   counters_.get.add(slice_.end_run());
   return spent;
+}
+
+/// What it has forked belongs to it, and runs before the next task; but for what waits until events
+/// have had their turn.
+void worker::run_task(continuation& next) noexcept {
+  next.invoke(next, continuation::disposition::run);
+  if (forks_.pending() && !holds_forks_) [[unlikely]] {
+    run_forks();
+  }
+}
+
+void worker::run_forks() noexcept {
+  holds_forks_ = !forks_.run_all();
+  if (!holds_forks_) return;
+  counters_.fork_yield.add(1);
+  slice_.end_early();
 }
 
 /// The rest of the front block is opened to thieves, so that nothing waits behind a long task while
@@ -109,7 +136,8 @@ void worker::before_task() noexcept {
 
 /// What a poster may have counted on this searcher for (idle_set.hpp, I2).
 bool worker::others_have_work() noexcept {
-  return all_.inject.maybe_nonempty() || all_.long_work.open() || search_.look().any;
+  return all_.inject.maybe_nonempty() || all_.long_work.open() || search_.look().any ||
+         forks_.others_have_some();
 }
 
 wake_situation worker::situation() const noexcept {
@@ -205,7 +233,7 @@ void worker::put_all(continuation_chain&& ready) noexcept {
 /// for nobody else.
 bool worker::find_work() noexcept {
   const bool any = in_group_ ? steal() || poll() : poll() || steal();
-  if (any || serve_lane(false) || yield_and_poll()) {
+  if (any || run_stolen_fork() || serve_lane(false) || yield_and_poll()) {
     slice_.begin(now_ticks());
     return true;
   }
@@ -214,6 +242,17 @@ bool worker::find_work() noexcept {
 
 bool worker::steal() noexcept {
   return search_.begin() && put_stolen(search_.steal());
+}
+
+bool worker::run_stolen_fork() noexcept {
+  detail::forked* const entry = forks_.steal_patiently();
+  if (entry == nullptr) return false;
+  slice_.begin(now_ticks());
+  posted_ = 0;
+  before_task();
+  forks_.run_stolen(*entry);
+  if (forks_.pending()) run_forks();
+  return true;
 }
 
 bool worker::put_stolen(std::span<continuation* const> stolen) noexcept {
@@ -259,7 +298,7 @@ bool worker::serve_lane(bool aged_only) noexcept {
   posted_ = 0;
   before_task();
   const ticks begun = now_ticks();
-  next->invoke(*next, continuation::disposition::run);
+  run_task(*next);
   const ticks length = now_ticks() - begun;
   slice_.note_length(length);
   all_.stay_in_parent();
@@ -308,8 +347,9 @@ bool worker::must_stay_awake(search::sighting& seen) noexcept {
       all_.stopping()) {
     return true;
   }
+  const bool missed = forks_.expose_others();
   seen = search_.look();
-  return seen.any;
+  return seen.any || missed || forks_.others_have_granted();
 }
 
 void worker::drain(continuation_chain& sink) noexcept {

@@ -9,11 +9,12 @@
 #include <memory>
 #include <span>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 #include "base/continuation_chain.hpp"
 #include "io/reactor.hpp"
 #include "io/worker_context.hpp"
 #include "scheduler/counters.hpp"
+#include "scheduler/fork_worker.hpp"
 #include "scheduler/search.hpp"
 #include "scheduler/sleeper.hpp"
 #include "scheduler/slice.hpp"
@@ -40,6 +41,7 @@ class worker final : public worker_context {
 
   // Any thread.
   [[nodiscard]] worker_queue::thief thief() noexcept { return queue_.as_thief(); }
+  [[nodiscard]] fork_worker& forks() noexcept { return forks_; }
   void wake() noexcept { sleeper_.wake(); }
   [[nodiscard]] const slice& time() const noexcept { return slice_; }
   [[nodiscard]] worker_statistics statistics() const noexcept { return counters_.snapshot(); }
@@ -60,12 +62,15 @@ class worker final : public worker_context {
   bool fetch_injected(bool has_work) noexcept;
   bool find_work() noexcept;
   bool steal() noexcept;
+  bool run_stolen_fork() noexcept;
   bool poll() noexcept;
   bool serve_lane(bool aged_only) noexcept;
   bool yield_and_poll() noexcept;
   void park() noexcept;
 
   void before_task() noexcept;
+  void run_task(continuation& next) noexcept;
+  void run_forks() noexcept;
   [[nodiscard]] bool others_have_work() noexcept;
   void wake_somebody(wake_reason why) noexcept;
   [[nodiscard]] wake_situation situation() const noexcept;
@@ -92,6 +97,8 @@ class worker final : public worker_context {
   continuation_chain yielded_;
   std::unique_ptr<std::byte[]> scratch_memory_;
   atomic<std::uint64_t> departures_{0};
+  bool holds_forks_ = false;  // until events have had their turn
+  fork_worker forks_;
   worker_queue queue_;
   worker_queue::owner& own_;
 };

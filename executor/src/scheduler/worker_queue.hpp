@@ -3,7 +3,7 @@
 
 #include <bwos/continuation.hpp>
 
-#include "queue/fifo_queue.hpp"
+#include <bwos/queue/fifo_queue.hpp>
 
 namespace bwos {
 

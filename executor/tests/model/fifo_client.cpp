@@ -7,7 +7,7 @@
 //
 //   BWOS_CLIENT_BLOCKS  bit i: the block that steal i samples (0 to 7); a checker is run once for
 //   each of the eight BWOS_CLIENT_BATCH   entries of a steal at most BWOS_CLIENT_SHARE   1: share()
-//   after every get BWOS_WEAKEN         the tag of an access to relax (base/memory_order.hpp)
+//   after every get BWOS_WEAKEN         the tag of an access to relax (bwos/base/memory_order.hpp)
 #include <pthread.h>
 
 #undef NDEBUG
@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "queue/fifo_queue.hpp"
+#include <bwos/queue/fifo_queue.hpp>
 
 #ifndef BWOS_CLIENT_BLOCKS
 #define BWOS_CLIENT_BLOCKS 0

@@ -6,13 +6,17 @@
 // BWOS_CLIENT_RUNS times.
 //
 //   BWOS_CLIENT_OWNER    its plan: p put, g get, G grow
+//   BWOS_CLIENT_FIRST    what it does before there are thieves: p, g
 //   BWOS_CLIENT_THIEF_1  its plan: s steal one entry, r request, x expose
 //   BWOS_CLIENT_THIEF_2  the same
 //   BWOS_CLIENT_ENTRIES, BWOS_CLIENT_BLOCKS  the queue's shape
-//   BWOS_CLIENT_ASKS     for plans of p and r alone: one more put then, which must grant something
+//   BWOS_CLIENT_ASKS     1: for plans of p and r alone: one more put then, which must grant
+//   something;
+//                        2: for an owner whose last step is p, and a first thief with rxs: if its
+//                        looks found nothing, something is granted when all is done
 //   BWOS_CLIENT_FAST     0: no get without a read-modify-write, as without membarrier(2)
 //   BWOS_CLIENT_FENCES   0: neither side of K4 has one; 1: both; for a checker that must object
-//   BWOS_WEAKEN          the tag of an access to relax (base/memory_order.hpp)
+//   BWOS_WEAKEN          the tag of an access to relax (bwos/base/memory_order.hpp)
 #include <pthread.h>
 
 #undef NDEBUG
@@ -20,11 +24,15 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
-#include "queue/fork_queue.hpp"
+#include <bwos/queue/fork_queue.hpp>
 
 #ifndef BWOS_CLIENT_OWNER
 #define BWOS_CLIENT_OWNER "pppgg"
+#endif
+#ifndef BWOS_CLIENT_FIRST
+#define BWOS_CLIENT_FIRST ""
 #endif
 #ifndef BWOS_CLIENT_THIEF_1
 #define BWOS_CLIENT_THIEF_1 "xs"
@@ -43,6 +51,9 @@
 #endif
 #ifndef BWOS_CLIENT_FENCES
 #define BWOS_CLIENT_FENCES 1
+#endif
+#ifndef BWOS_CLIENT_ASKS
+#define BWOS_CLIENT_ASKS 0
 #endif
 #ifndef BWOS_CLIENT_RUNS
 #define BWOS_CLIENT_RUNS 1
@@ -79,6 +90,7 @@ struct robbery {
   queue_type* queue;
   const char* plan;
   std::uint64_t sum;
+  bool found;  // by a look, be it that another thread was faster
 };
 
 void* rob(void* argument) {
@@ -89,46 +101,75 @@ void* rob(void* argument) {
     if (*step == 'x') thief.expose();
     if (*step != 's') continue;
     std::uint64_t taken = 0;
-    if (thief.steal(&taken, 1).count == 1) me.sum += taken;
+    const bwos::steal_result got = thief.steal(&taken, 1);
+    if (got.count == 1) me.sum += taken;
+    if (got.status != bwos::steal_status::empty) me.found = true;
   }
   return nullptr;
 }
 
+struct play {
+  queue_type::owner& owner;
+  unsigned char* memory;  // of blocks that are constructed as it grows, for thieves to see
+  std::uint64_t next = 1;
+  std::uint64_t was_put = 0;
+  std::uint64_t taken = 0;
+
+  void put() {
+    if (owner.put(next)) was_put += next;
+    next <<= 1;
+  }
+
+  bool get() {
+    std::uint64_t value = 0;
+    const bool got = owner.get(value);
+    taken += value;
+    return got;
+  }
+
+  void grow() {
+    for (unsigned i = 0; i < BWOS_CLIENT_BLOCKS; ++i) {
+      new (memory + i * sizeof(queue_type::block)) queue_type::block;
+    }
+    owner.grow(reinterpret_cast<queue_type::block*>(memory));
+  }
+
+  void follow(const char* plan) {
+    for (const char* step = plan; *step != '\0'; ++step) {
+      if (*step == 'p') put();
+      if (*step == 'g') get();
+      if (*step == 'G') grow();
+    }
+  }
+};
+
 void run() {
-  queue_type::block more[BWOS_CLIENT_BLOCKS];
+  alignas(queue_type::block) unsigned char memory[BWOS_CLIENT_BLOCKS * sizeof(queue_type::block)];
   queue_type queue(fast);
-  robbery first{&queue, BWOS_CLIENT_THIEF_1, 0};
-  robbery second{&queue, BWOS_CLIENT_THIEF_2, 0};
+  play owner{queue.as_owner(), memory};
+  owner.follow(BWOS_CLIENT_FIRST);
+  robbery first{&queue, BWOS_CLIENT_THIEF_1, 0, false};
+  robbery second{&queue, BWOS_CLIENT_THIEF_2, 0, false};
   pthread_t threads[2];
   pthread_create(&threads[0], nullptr, rob, &first);
   if (*second.plan != '\0') pthread_create(&threads[1], nullptr, rob, &second);
 
-  queue_type::owner& owner = queue.as_owner();
-  std::uint64_t next = 1;
-  std::uint64_t was_put = 0;
-  std::uint64_t taken = 0;
-  std::uint64_t value = 0;
-  for (const char* step = BWOS_CLIENT_OWNER; *step != '\0'; ++step) {
-    if (*step == 'p') {
-      if (owner.put(next)) was_put += next;
-      next <<= 1;
-    } else if (*step == 'g') {
-      if (owner.get(value)) taken += value;
-    } else {
-      owner.grow(more);
-    }
-  }
+  owner.follow(BWOS_CLIENT_OWNER);
 
   pthread_join(threads[0], nullptr);
   if (*second.plan != '\0') pthread_join(threads[1], nullptr);
-#ifdef BWOS_CLIENT_ASKS
-  // Nobody has stolen or got; a request stands or has been answered.
-  if (owner.put(next)) was_put += next;
-  assert(queue.as_thief().steal(&value, 1).count == 1);
-  taken += value;
+#if BWOS_CLIENT_ASKS != 0
+  // K10. 1: nobody has stolen or got; a request stands or has been answered.
+  if (BWOS_CLIENT_ASKS == 1) owner.put();
+  if (!first.found) {
+    std::uint64_t value = 0;
+    assert(queue.as_thief().steal(&value, 1).count == 1);
+    owner.taken += value;
+  }
 #endif
-  while (owner.get(value)) taken += value;
-  assert(taken + first.sum + second.sum == was_put);
+  while (owner.get()) {
+  }
+  assert(owner.taken + first.sum + second.sum == owner.was_put);
 }
 
 }  // namespace

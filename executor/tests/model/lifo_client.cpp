@@ -10,7 +10,7 @@
 //                       gets 2, which the bottom rule needs (lifo_queue.hpp, L5)
 //   BWOS_CLIENT_BATCH   entries of a steal at most
 //   BWOS_CLIENT_SHARE   1: share() after every get
-//   BWOS_WEAKEN         the tag of an access to relax (base/memory_order.hpp)
+//   BWOS_WEAKEN         the tag of an access to relax (bwos/base/memory_order.hpp)
 #include <pthread.h>
 
 #undef NDEBUG
@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "queue/lifo_queue.hpp"
+#include <bwos/queue/lifo_queue.hpp>
 
 #ifndef BWOS_CLIENT_SHAPE
 #define BWOS_CLIENT_SHAPE 0

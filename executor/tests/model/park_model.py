@@ -5,7 +5,7 @@
 The protocol is that of executor/src/scheduler/idle_set.hpp, counted form: workers of a group share one word (parked P,
 claimed C, searchers S) and one eventfd in semaphore mode, whose tokens any of them may read. Work lies in the inject
 queue and in the workers' own queues, where thieves see only the blocks of a published range
-(executor/src/queue/fifo_queue.hpp, I7). In the model each put into an own queue goes into a new block.
+(executor/include/bwos/queue/fifo_queue.hpp, I7). In the model each put into an own queue goes into a new block.
 
 Steps are sequentially consistent, but for one thing: with --look buffered, a worker's stores into its queue may wait in
 its store buffer, as they do on x86, until its next read-modify-write.

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <bwos/queue/fork_queue.hpp>
 #include "cases.hpp"
-#include "queue/fork_queue.hpp"
 
 namespace bwos::simulation {
 namespace {

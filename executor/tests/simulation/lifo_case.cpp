@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <bwos/queue/lifo_queue.hpp>
 #include "cases.hpp"
-#include "queue/lifo_queue.hpp"
 
 namespace bwos::simulation {
 namespace {

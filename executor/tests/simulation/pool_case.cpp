@@ -37,13 +37,27 @@ void run(simulated_pool& pool, const mix& parts, bool early) {
   pool.book.check_all(early);
 }
 
+/// All but topology, which goes by the CPU that the real thread is on.
+void steal_in_any_way(shape& of, random_source& random) {
+  constexpr steal_kind kinds[] = {steal_kind::random, steal_kind::sequential,
+                                  steal_kind::last_victim, steal_kind::best_of_two,
+                                  steal_kind::best_of_many};
+  constexpr steal_amount amounts[] = {steal_amount::batch, steal_amount::one, steal_amount::half,
+                                      steal_amount::block};
+  of.steal = kinds[random.below(5)];
+  of.steal_blocks = random.below(2) == 0 ? steal_choice::in_use : steal_choice::probabilistic;
+  of.steal_takes = amounts[random.below(4)];
+}
+
 shape any_shape(random_source& random) {
   constexpr waits all[] = {waits::in_groups, waits::by_itself, waits::on_a_futex};
   shape result;
   result.workers = 1 + random.below(4);
   result.how = all[random.below(3)];
   result.group = random.below(4) == 0 ? 2 : 4;
-  if (random.below(8) == 0) result.steal = steal_kind::none;
+  const std::uint32_t way = random.below(8);
+  if (way == 0) result.steal = steal_kind::none;
+  if (way > 4) steal_in_any_way(result, random);
   return result;
 }
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
+#include <bwos/queue/fifo_queue.hpp>
 #include "cases.hpp"
-#include "queue/fifo_queue.hpp"
 
 namespace bwos::simulation {
 namespace {

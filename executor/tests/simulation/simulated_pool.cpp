@@ -19,6 +19,8 @@ options simulated_pool::options_of(const shape& wanted) {
   result.workers = wanted.workers;
   result.reactor_group = wanted.group;
   result.steal = wanted.steal;
+  result.steal_blocks = wanted.steal_blocks;
+  result.steal_takes = wanted.steal_takes;
   result.receive_bytes = 1024;  // nobody receives
   return result;
 }

@@ -28,6 +28,8 @@ struct shape {
   waits how = waits::in_groups;
   unsigned group = 4;
   steal_kind steal = steal_kind::random;
+  steal_choice steal_blocks = steal_choice::in_use;
+  steal_amount steal_takes = steal_amount::batch;
 };
 
 class simulated_pool {

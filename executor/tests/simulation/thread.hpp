@@ -12,7 +12,10 @@
 
 namespace bwos {
 struct worker_context;
+namespace detail {
+class forks;
 }
+}  // namespace bwos
 
 namespace bwos::simulation {
 
@@ -41,6 +44,7 @@ struct thread {
   nanoseconds ran_last = 0;  ///< When it last had a processor.
   unsigned rank = 0;         ///< chooser's.
   worker_context* context = nullptr;
+  detail::forks* forks = nullptr;
 
   // Its latest step, for reports.
   const char* doing = "begins";

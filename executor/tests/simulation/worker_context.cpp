@@ -3,6 +3,7 @@
 // thread.
 #include "io/worker_context.hpp"
 
+#include <bwos/fork/here.hpp>
 #include <utility>
 
 #include "machine.hpp"
@@ -16,6 +17,14 @@ worker_context* current_worker() noexcept {
 
 worker_context* set_current_worker(worker_context* context) noexcept {
   return std::exchange(simulation::machine::current()->running()->context, context);
+}
+
+detail::forks* detail::current_forks() noexcept {
+  return simulation::machine::current()->running()->forks;
+}
+
+detail::forks* detail::set_current_forks(forks* to) noexcept {
+  return std::exchange(simulation::machine::current()->running()->forks, to);
 }
 
 }  // namespace bwos

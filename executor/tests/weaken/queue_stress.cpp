@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
+#include <bwos/queue/fifo_queue.hpp>
+#include <bwos/queue/fork_queue.hpp>
+#include <bwos/queue/lifo_queue.hpp>
 #include "base/random.hpp"
-#include "queue/fifo_queue.hpp"
-#include "queue/fork_queue.hpp"
-#include "queue/lifo_queue.hpp"
 
 namespace {
 

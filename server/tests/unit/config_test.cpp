@@ -168,6 +168,15 @@ TEST(config, reads_every_flag) {
   EXPECT_EQ(all.log_format, log_format::json);
 }
 
+TEST(config, every_order_of_victims_has_its_name) {
+  for (unsigned i = 0; i <= static_cast<unsigned>(steal_kind::topology); ++i) {
+    const auto kind = static_cast<steal_kind>(i);
+    const parsed result = parse({"--steal", name_of(kind)});
+    EXPECT_EQ(accepted(result).steal, kind);
+    EXPECT_EQ(accepted(result).pool_options().steal, kind);
+  }
+}
+
 TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
   struct bad {
     std::vector<const char*> arguments;
@@ -183,7 +192,8 @@ TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
       {{"--workers", "18446744073709551617"}, {"--workers 18446744073709551617", "1 to 1024"}},
       {{"--reactor-group", "0"}, {"--reactor-group 0", "1 to 1024"}},
       {{"--reactor", "kqueue"}, {"--reactor kqueue", "auto|io_uring|epoll"}},
-      {{"--steal", "all"}, {"--steal all", "random|none"}},
+      {{"--steal", "all"},
+       {"--steal all", "random|none|sequential|last-victim|best-of-two|best-of-many|topology"}},
       {{"--reactor", "io_uring", "--reactor-group", "2"}, {"--reactor-group 2", "must be 1"}},
       {{"--http-listen", "127.0.0.1"}, {"--http-listen 127.0.0.1", "ADDRESS:PORT"}},
       {{"--grpc-listen", "127.0.0.1:65536"}, {"--grpc-listen 127.0.0.1:65536", "0 to 65535"}},

@@ -3,7 +3,7 @@
 // whoever is free.
 #pragma once
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 #include "io/reactor.hpp"
 
 namespace bwos {

@@ -32,7 +32,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 #include "base/check.hpp"
 #include "base/mutex.hpp"
 #include "io/io_host.hpp"

@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 
 namespace bwos {
 

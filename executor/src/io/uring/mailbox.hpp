@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 #include "io/uring/uring_descriptor.hpp"
 
 namespace bwos {

@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/atomic.hpp"
+#include <bwos/base/atomic.hpp>
 #include "io/descriptor.hpp"
 #include "io/uring/buffer_ring.hpp"
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/cache_line.hpp"
-#include "queue/fifo_block.hpp"
+#include <bwos/base/cache_line.hpp>
+#include <bwos/queue/fifo_block.hpp>
 
 // A bounded FIFO work-stealing queue: Wang et al., "BWoS: Formally Verified Block-based Work
 // Stealing for Parallel Processing", OSDI '23, sections 3 to 5; with three refinements: thieves
@@ -118,6 +118,11 @@ class fifo_queue<T, Entries, Blocks>::thief {
   /// Whether `block_index` (below block_count) had something to steal a moment ago. Writes nothing.
   bool sample(std::size_t block_index) const noexcept {
     return queue_->blocks_[block_index].stealable();
+  }
+
+  /// How many entries it had to steal a moment ago, 0 to block_entries. Writes nothing.
+  std::size_t open_entries(std::size_t block_index) const noexcept {
+    return queue_->blocks_[block_index].open_entries();
   }
 
   /// Takes up to `max` (>= 1) of the oldest entries of that block into `out`: one, several, or with

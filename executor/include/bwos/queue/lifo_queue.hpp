@@ -7,8 +7,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/cache_line.hpp"
-#include "queue/lifo_block.hpp"
+#include <bwos/base/cache_line.hpp>
+#include <bwos/queue/lifo_block.hpp>
 
 // A bounded LIFO work-stealing queue: Wang et al., "BWoS: Formally Verified Block-based Work
 // Stealing for Parallel Processing", OSDI '23, sections 3 to 5. Its owner gets what it put last;

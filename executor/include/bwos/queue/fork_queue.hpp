@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "base/asymmetric_fence.hpp"
-#include "base/cache_line.hpp"
-#include "queue/fork_block.hpp"
-#include "queue/position.hpp"
-#include "queue/steal.hpp"
+#include <bwos/base/asymmetric_fence.hpp>
+#include <bwos/base/cache_line.hpp>
+#include <bwos/queue/fork_block.hpp>
+#include <bwos/queue/position.hpp>
+#include <bwos/queue/steal.hpp>
 
 // The LIFO work-stealing queue of fork-join: lifo_queue (Wang et al., OSDI '23) with three things
 // more, as a fork-join queue seldom holds more entries than one block, and its owner may compute
@@ -83,7 +83,9 @@
 //     consistent. A put looks at high behind its store of the cursor, and an exposure at the cursor
 //     behind its thief's store of high, each with a fence between: what a put that was in progress
 //     did, one of the two sees. So a thief that requests, exposes and looks misses nothing that is
-//     put from then on.
+//     put from then on, up to the put that answers it. The owner knows of that one (put_quickly),
+//     and may wake the thief: it may get what it has granted itself, and what it puts next is
+//     private again.
 //       tests/simulation: fork_looks_at_the_request_first, fork_looks_at_high_before_it_puts
 // K11 Heights wrap after 2^31 blocks; a thief would have to sleep for as long between its loads and
 //     its claim to mistake one for another.
@@ -198,27 +200,61 @@ class fork_queue<T, Entries, Blocks, Fence>::thief {
   /// owner has come in between, or another thief is at it. Where Fence is membarrier(2), a system
   /// call of some 10 us.
   steal_status expose() const noexcept {
-    if (!queue_->exposer_.try_begin()) return steal_status::conflict;
-    const steal_status exposed = expose_alone();
+    exposure begun = begin_exposure();
+    if (begun.needs_fence()) Fence::heavy();  // K4, K10
+    return end_exposure(begun);
+  }
+
+  /// An exposure in two halves, between which one heavy fence serves for those of several queues.
+  class exposure {
+   public:
+    /// Whether the fence is needed.
+    [[nodiscard]] bool needs_fence() const noexcept { return fenced_; }
+
+   private:
+    friend thief;
+    block* top_ = nullptr;  // null: another thief is at it
+    detail::position marked_ = 0;
+    bool fenced_ = false;
+  };
+  /// The first half, which the same thread must end soon.
+  exposure begin_exposure() const noexcept {
+    exposure begun;
+    if (!queue_->exposer_.try_begin()) return begun;
+    owner& victim = queue_->owner_;
+    begun.top_ = victim.top_.look();
+    begun.marked_ = begun.top_->begin_exposure();
+    begun.fenced_ = begun.marked_ != 0 && victim.fast_;
+    if (begun.fenced_) victim.limits_.forbid_gets();
+    return begun;
+  }
+  /// The second half, behind Fence::heavy() if the first wants one (K4, K10). As expose().
+  steal_status end_exposure(const exposure& begun) const noexcept {
+    if (begun.top_ == nullptr) return steal_status::conflict;
+    steal_status exposed = steal_status::empty;
+    if (begun.marked_ != 0) {
+      // Of a top that has been left since, the cursor is outside: then nothing is granted.
+      exposed = begun.top_->expose(begun.marked_, private_end(*begun.top_));
+    }
     queue_->exposer_.end();
     return exposed;
+  }
+
+  /// Whether the owner seems to hold entries that are not granted. A hint; costs the owner a cache
+  /// miss.
+  bool hides() const noexcept {
+    const block* const top = queue_->owner_.top_.look();
+    const std::ptrdiff_t count = private_end(*top);
+    return count != 0 && count != std::ptrdiff_t{detail::grant_end(top->look())};
   }
 
  private:
   friend fork_queue;
   explicit thief(fork_queue& queue) noexcept : queue_(&queue) {}
 
-  steal_status expose_alone() const noexcept {
-    owner& victim = queue_->owner_;
-    block* const top = victim.top_.look();
-    const detail::position marked = top->begin_exposure();
-    if (marked == 0) return steal_status::empty;
-    if (victim.fast_) {
-      victim.limits_.forbid_gets();
-      Fence::heavy();  // K4, K10
-    }
-    // Of a top that has been left since, the cursor is outside: then nothing is granted.
-    return top->expose(marked, distance(top->begin(), victim.limits_.cursor_seen()));
+  /// How many entries of `top`, thieves' ones included, end at the cursor.
+  std::ptrdiff_t private_end(const block& top) const noexcept {
+    return distance(top.begin(), queue_->owner_.limits_.cursor_seen());
   }
 
   /// In entries; they may lie in different blocks.
@@ -239,28 +275,42 @@ class alignas(cache_line) fork_queue<T, Entries, Blocks, Fence>::owner {
 
   /// False: full. That may be for a moment only, while a thief is still reading the block to be
   /// used next; put never waits for it. After grow() it will succeed.
-  bool put(T value) noexcept {
+  bool put(T value) noexcept { return put_quickly(value) || finish_put(value); }
+
+  /// put() in two steps, for callers who have something to do when it goes the slow way, as then
+  /// somebody may have asked for entries. False: finish_put() must follow at once.
+  bool put_quickly(T value) noexcept {
     T* const at = limits_.cursor();
     *at = value;  // there is room behind the last entry for one that cannot stay
     limits_.set_cursor(at + 1);
     Fence::light();  // K10
-    if (!limits_.has_room(at)) [[unlikely]] {
-      return put_slow(at, value);
-    }
-    return true;
+    return limits_.has_room(at);
+  }
+  /// As put(). `value` is what put_quickly() was given.
+  [[gnu::noinline]] bool finish_put(T value) noexcept {
+    return put_slow(limits_.cursor() - 1, value);
   }
 
+  /// The next put goes the slow way.
+  void suspend_puts() noexcept { limits_.suspend_puts(); }
+
   /// What was put last and no thief has claimed; false: empty.
-  bool get(T& value) noexcept {
+  bool get(T& value) noexcept { return get_quickly(value) || finish_get(value); }
+
+  /// get() in two steps, for callers whose fast way shall need few registers. False: finish_get()
+  /// must follow at once.
+  bool get_quickly(T& value) noexcept {
     T* const at = limits_.cursor() - 1;
     limits_.set_cursor(at);
     Fence::light();  // K4
     if (!limits_.owns(at)) [[unlikely]] {
-      return get_slow(at, value);
+      return false;
     }
     value = *at;
     return true;
   }
+  /// As get().
+  [[gnu::noinline]] bool finish_get(T& value) noexcept { return get_slow(limits_.cursor(), value); }
 
   /// Whether get() would find nothing. "True" stays so until the next put; "false" lasts until
   /// thieves come.
@@ -306,7 +356,7 @@ class alignas(cache_line) fork_queue<T, Entries, Blocks, Fence>::owner {
   // The order of the steps in these functions is the protocol.
 
   /// `value` has been put at `at`, which may be behind the last entry.
-  [[gnu::noinline]] bool put_slow(T* at, T value) noexcept {
+  bool put_slow(T* at, T value) noexcept {
     const bool fits = at != here_->end() || put_above(value);
     if (!fits) limits_.set_cursor(at);
     limits_.allow_puts(fast_ ? here_->end() : nullptr);
@@ -345,7 +395,7 @@ class alignas(cache_line) fork_queue<T, Entries, Blocks, Fence>::owner {
     limits_.set_cursor(where->begin());
   }
 
-  [[gnu::noinline]] bool get_slow(T* at, T& value) noexcept {
+  bool get_slow(T* at, T& value) noexcept {
     for (;;) {
       const detail::position word = here_->look();
       const std::uint32_t end = detail::grant_end(word);

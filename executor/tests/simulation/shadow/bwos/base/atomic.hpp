@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in front of executor/src/base/atomic.hpp: an atomic each access of which is a step of the
-// simulated machine. What changes it is followed by a step as well, so that another thread may go
-// on before the plain accesses behind it. Orders are taken and not looked at.
+// Stands in front of executor/include/bwos/base/atomic.hpp: an atomic each access of which is a
+// step of the simulated machine. What changes it is followed by a step as well, so that another
+// thread may go on before the plain accesses behind it. Orders are taken and not looked at.
 #pragma once
 
 #include <atomic>

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/atomic.hpp"
-#include "base/cache_line.hpp"
-#include "base/memory_order.hpp"
-#include "queue/position.hpp"
-#include "queue/steal.hpp"
+#include <bwos/base/atomic.hpp>
+#include <bwos/base/cache_line.hpp>
+#include <bwos/base/memory_order.hpp>
+#include <bwos/queue/position.hpp>
+#include <bwos/queue/steal.hpp>
 
 // One block of the LIFO BWoS queue, and the position where its thieves are (lifo_queue.hpp has the
 // roles, the invariants and the paper). All atomic accesses of the queue stand in this file, each

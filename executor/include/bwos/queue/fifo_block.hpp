@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "base/atomic.hpp"
-#include "base/cache_line.hpp"
-#include "base/memory_order.hpp"
-#include "queue/position.hpp"
-#include "queue/steal.hpp"
+#include <bwos/base/atomic.hpp>
+#include <bwos/base/cache_line.hpp>
+#include <bwos/base/memory_order.hpp>
+#include <bwos/queue/position.hpp>
+#include <bwos/queue/steal.hpp>
 
 // One block of the FIFO BWoS queue (fifo_queue.hpp has the roles, the invariants and the paper).
 // All atomic accesses of the queue stand in this file, each in a function named after its part in
@@ -111,13 +111,17 @@ class fifo_block {
   // Thieves; stealable() for the owner as well.
 
   /// Whether a claim would have succeeded a moment ago.
-  bool stealable() const noexcept {
+  bool stealable() const noexcept { return open_entries() != 0; }
+
+  /// How many entries a claim could have taken a moment ago.
+  std::uint32_t open_entries() const noexcept {
     // [queue.sample_position] relaxed: a hint, steal() decides. Partner: [queue.grant].
     const position first = steal_.load(relaxed);
-    if (index_of(first) == entries) return false;  // without a look at the owner's line
+    if (index_of(first) == entries) return 0;  // without a look at the owner's line
     // [queue.sample_bound] relaxed: a hint, no entry is read. Partner: [queue.publish].
     const position back = back_.load(relaxed);
-    return round_of(back) == round_of(first) && index_of(first) < index_of(back);
+    const bool any = round_of(back) == round_of(first) && index_of(first) < index_of(back);
+    return any ? index_of(back) - index_of(first) : 0;
   }
 
   /// Takes up to `max` entries, oldest first.

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <bwos/task_graph.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "base/random.hpp"
+#include "pool_fixture.hpp"
+
+namespace bwos::testing {
+namespace {
+
+class task_graph_on : public ::testing::TestWithParam<unsigned> {
+ protected:
+  pool pool_{options_of(on_futexes, GetParam())};
+};
+INSTANTIATE_TEST_SUITE_P(workers, task_graph_on, ::testing::Values(1, 2, 4),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(task_graph_on, each_begins_when_its_last_predecessor_has_ended) {
+  random_source random(7);
+  for (int round = 0; round < 20; ++round) {
+    const unsigned count = 1 + random.below(300);
+    task_graph graph;
+    std::vector<std::atomic<bool>> ended(count);
+    std::vector<std::vector<unsigned>> before(count);
+    std::atomic<unsigned> runs{0};
+    for (unsigned i = 0; i < count; ++i) {
+      graph.add([&, i] {
+        for (const unsigned earlier : before[i]) EXPECT_TRUE(ended[earlier].load());
+        runs.fetch_add(1);
+        ended[i] = true;
+      });
+      for (unsigned j = 0; i != 0 && j < random.below(5); ++j) {
+        before[i].push_back(random.below(i));
+        graph.precede(task_graph::node{before[i].back()}, task_graph::node{i});
+      }
+    }
+    for (int again = 0; again < 3; ++again) {
+      for (auto& each : ended) each = false;
+      runs = 0;
+      graph.run(pool_);
+      ASSERT_EQ(runs.load(), count);
+    }
+  }
+}
+
+TEST_P(task_graph_on, an_empty_one_ends_at_once) {
+  task_graph().run(pool_);
+}
+
+TEST_P(task_graph_on, a_cycle_is_refused_and_nothing_runs) {
+  int runs = 0;
+  task_graph graph;
+  const auto first = graph.add([&] { ++runs; });
+  const auto second = graph.add([&] { ++runs; });
+  const auto third = graph.add([&] { ++runs; });
+  graph.precede(first, second);
+  graph.precede(second, third);
+  graph.precede(third, second);
+  ASSERT_THROW(graph.run(pool_), std::invalid_argument);
+  ASSERT_EQ(runs, 0);
+  ASSERT_THROW(graph.precede(first, task_graph::node{3}), std::out_of_range);
+}
+
+TEST_P(task_graph_on, what_follows_a_failure_does_not_begin) {
+  int after = 0;
+  std::atomic<int> beside{0};
+  task_graph graph;
+  const auto fails = graph.add([] { throw std::logic_error("thrown"); });
+  const auto never = graph.add([&] { ++after; });
+  const auto nor = graph.add([&] { ++after; });
+  graph.precede(fails, never);
+  graph.precede(never, nor);
+  for (int i = 0; i < 50; ++i) {
+    const auto one = graph.add([&] { beside.fetch_add(1); });
+    graph.precede(one, graph.add([&] { beside.fetch_add(1); }));
+  }
+  ASSERT_THROW(graph.run(pool_), std::logic_error);
+  ASSERT_EQ(after, 0);
+  ASSERT_EQ(beside.load(), 100);
+}
+
+}  // namespace
+}  // namespace bwos::testing
