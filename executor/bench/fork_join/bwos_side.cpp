@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <bwos/fork_join.hpp>
+#include <bwos/pool.hpp>
+#include <bwos/sync_wait.hpp>
+#include <bwos/task_group.hpp>
+
+#include <ranges>
+
+#include "cases.hpp"
+#include "side.hpp"
+
+namespace bwos::bench {
+namespace {
+
+namespace coroutines {
+
+fork_task<std::uint64_t> fib(std::uint64_t n) {
+  if (n < 2) co_return n;
+  auto [a, b] = co_await fork_join(fib(n - 1), fib(n - 2));
+  co_return a + b;
+}
+
+fork_task<std::uint64_t> skynet(std::uint64_t number, std::uint64_t leaves) {
+  if (leaves == 1) co_return number;
+  const std::uint64_t part = leaves / skynet_children;
+  const auto child = [&](std::uint64_t i) { return skynet(number + i * part, part); };
+  const auto each = co_await fork_join(child(0), child(1), child(2), child(3), child(4), child(5),
+                                       child(6), child(7), child(8), child(9));
+  co_return std::apply([](auto... sum) { return (sum + ...); }, each);
+}
+
+fork_task<std::uint64_t> count(std::uint64_t node, std::uint64_t children) {
+  if (children == 0) co_return 1;
+  const auto child = [node](std::uint64_t index) {
+    const std::uint64_t next = uts::child(node, index);
+    return count(next, uts::children_of(next));
+  };
+  std::uint64_t sum = 1;
+  for (const std::uint64_t each : co_await when_all(std::views::iota(std::uint64_t{0}, children) |
+                                                    std::views::transform(child))) {
+    sum += each;
+  }
+  co_return sum;
+}
+
+fork_task<std::uint64_t> queens(board placed, std::size_t row, std::size_t size) {
+  if (row == size || row == queens_forked) co_return queens_from(placed, row, size);
+  std::vector<fork_task<std::uint64_t>> next;
+  for (std::size_t column = 0; column < size; ++column) {
+    if (!queen_fits(placed, row, column)) continue;
+    placed[row] = static_cast<std::uint8_t>(column);
+    next.push_back(queens(placed, row + 1, size));
+  }
+  std::uint64_t sum = 0;
+  for (const std::uint64_t each : co_await when_all(std::move(next))) sum += each;
+  co_return sum;
+}
+
+fork_task<> sort(std::uint32_t* first, std::uint32_t* last) {
+  if (static_cast<std::size_t>(last - first) <= sort_leaf) {
+    std::sort(first, last);
+    co_return;
+  }
+  std::uint32_t* const middle = first + (last - first) / 2;
+  co_await fork_join(sort(first, middle), sort(middle, last));
+  std::inplace_merge(first, middle, last);
+}
+
+fork_task<> multiply(const float* a, const float* b, float* c, std::size_t size,
+                     std::size_t stride) {
+  if (size <= product_leaf) {
+    multiply_leaf(a, b, c, size, stride);
+    co_return;
+  }
+  const std::size_t half = size / 2;
+  const std::size_t down = half * stride;
+  for (const std::size_t k : {std::size_t{0}, half}) {
+    co_await fork_join(
+        multiply(a + k, b + k * stride, c, half, stride),
+        multiply(a + k, b + k * stride + half, c + half, half, stride),
+        multiply(a + down + k, b + k * stride, c + down, half, stride),
+        multiply(a + down + k, b + k * stride + half, c + down + half, half, stride));
+  }
+}
+
+fork_task<std::uint64_t> deep(std::uint64_t levels) {
+  if (levels == 0) co_return 0;
+  co_return 1 + co_await deep(levels - 1);
+}
+
+}  // namespace coroutines
+
+namespace functions {
+
+std::uint64_t fib(std::uint64_t n) {
+  if (n < 2) return n;
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  invoke([&] { a = fib(n - 1); }, [&] { b = fib(n - 2); });
+  return a + b;
+}
+
+/// children [first, last) of one node
+std::uint64_t skynet_range(std::uint64_t number, std::uint64_t part, std::uint64_t first,
+                           std::uint64_t last);
+std::uint64_t skynet(std::uint64_t number, std::uint64_t leaves) {
+  if (leaves == 1) return number;
+  return skynet_range(number, leaves / skynet_children, 0, skynet_children);
+}
+std::uint64_t skynet_range(std::uint64_t number, std::uint64_t part, std::uint64_t first,
+                           std::uint64_t last) {
+  if (last - first == 1) return skynet(number + first * part, part);
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  const std::uint64_t middle = first + (last - first) / 2;
+  invoke([&] { a = skynet_range(number, part, first, middle); },
+         [&] { b = skynet_range(number, part, middle, last); });
+  return a + b;
+}
+
+std::uint64_t count(std::uint64_t node, std::uint64_t children);
+std::uint64_t count_range(std::uint64_t node, std::uint64_t first, std::uint64_t last) {
+  if (last - first == 1) {
+    const std::uint64_t next = uts::child(node, first);
+    return count(next, uts::children_of(next));
+  }
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  const std::uint64_t middle = first + (last - first) / 2;
+  invoke([&] { a = count_range(node, first, middle); },
+         [&] { b = count_range(node, middle, last); });
+  return a + b;
+}
+std::uint64_t count(std::uint64_t node, std::uint64_t children) {
+  return children == 0 ? 1 : 1 + count_range(node, 0, children);
+}
+
+void sort(std::uint32_t* first, std::uint32_t* last) {
+  if (static_cast<std::size_t>(last - first) <= sort_leaf) {
+    std::sort(first, last);
+    return;
+  }
+  std::uint32_t* const middle = first + (last - first) / 2;
+  invoke([&] { sort(first, middle); }, [&] { sort(middle, last); });
+  std::inplace_merge(first, middle, last);
+}
+
+}  // namespace functions
+
+template <class Sort>
+std::uint64_t sorted(std::uint64_t n, const Sort& sort) {
+  std::vector<std::uint32_t> values = numbers(n);
+  sort(values.data(), values.data() + values.size());
+  return std::is_sorted(values.begin(), values.end()) ? values[n / 2] : 0;
+}
+
+}  // namespace
+
+std::vector<flavour> start_side(unsigned workers) {
+  options how;
+  how.workers = workers;
+  how.reactor = reactor_kind::none;
+  static pool on(how);
+  std::vector<flavour> result;
+  result.push_back(
+      {"coroutines",
+       {{"fib", [](std::uint64_t n) { return sync_wait(on, coroutines::fib(n)); }},
+        {"skynet",
+         [](std::uint64_t n) {
+           std::uint64_t leaves = 1;
+           for (std::uint64_t i = 0; i < n; ++i) leaves *= skynet_children;
+           return sync_wait(on, coroutines::skynet(0, leaves));
+         }},
+        {"uts",
+         [](std::uint64_t n) { return sync_wait(on, coroutines::count(uts::mix(n), uts::roots)); }},
+        {"queens", [](std::uint64_t n) { return sync_wait(on, coroutines::queens({}, 0, n)); }},
+        {"sort",
+         [](std::uint64_t n) {
+           return sorted(
+               n, [](auto* first, auto* last) { sync_wait(on, coroutines::sort(first, last)); });
+         }},
+        {"product",
+         [](std::uint64_t n) {
+           std::vector<float> a(n * n, 1);
+           std::vector<float> b(n * n, 2);
+           std::vector<float> c(n * n, 0);
+           sync_wait(on, coroutines::multiply(a.data(), b.data(), c.data(), n, n));
+           return static_cast<std::uint64_t>(c[n + 1]);
+         }},
+        {"deep", [](std::uint64_t n) { return sync_wait(on, coroutines::deep(n)); }}}});
+  result.push_back(
+      {"invoke",
+       {{"fib", [](std::uint64_t n) { return sync_wait(on, [n] { return functions::fib(n); }); }},
+        {"skynet",
+         [](std::uint64_t n) {
+           std::uint64_t leaves = 1;
+           for (std::uint64_t i = 0; i < n; ++i) leaves *= skynet_children;
+           return sync_wait(on, [leaves] { return functions::skynet(0, leaves); });
+         }},
+        {"uts",
+         [](std::uint64_t n) {
+           return sync_wait(on, [n] { return functions::count(uts::mix(n), uts::roots); });
+         }},
+        {"sort", [](std::uint64_t n) {
+           return sorted(n, [](auto* first, auto* last) {
+             sync_wait(on, [=] { functions::sort(first, last); });
+           });
+         }}}});
+  return result;
+}
+
+}  // namespace bwos::bench

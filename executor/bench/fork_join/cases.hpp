@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every side of the fork-join benchmark computes: parameters, the work of a leaf, and the
+// answer that it must come to.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+namespace bwos::bench {
+
+/// Calls of fib(n), itself included.
+inline std::uint64_t fib_calls(std::uint64_t n) {
+  return n < 2 ? 1 : 1 + fib_calls(n - 1) + fib_calls(n - 2);
+}
+
+/// A tree of ten children each, whose leaves are numbered: their sum (Yves Caseau's "skynet").
+inline constexpr std::uint64_t skynet_children = 10;
+
+/// Unbalanced tree search (Olivier et al., LCPC '06), binomial: the root has `roots` children, each
+/// other node has `children` with probability `q`, else none. With a hash that costs little.
+namespace uts {
+inline constexpr std::uint64_t roots = 2000;
+inline constexpr std::uint64_t children = 8;
+inline constexpr double q = 0.1240;
+
+constexpr std::uint64_t mix(std::uint64_t value) {
+  value += 0x9e3779b97f4a7c15U;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebU;
+  return value ^ (value >> 31);
+}
+inline std::uint64_t child(std::uint64_t node, std::uint64_t index) {
+  return mix(node ^ (index + 1));
+}
+inline std::uint64_t children_of(std::uint64_t node) {
+  return static_cast<double>(node >> 11) * 0x1.0p-53 < q ? children : 0;
+}
+inline std::uint64_t count(std::uint64_t node, std::uint64_t below) {
+  std::uint64_t sum = 1;
+  for (std::uint64_t i = 0; i < below; ++i) {
+    const std::uint64_t next = child(node, i);
+    sum += count(next, children_of(next));
+  }
+  return sum;
+}
+}  // namespace uts
+
+inline constexpr std::size_t queens_max = 16;
+using board = std::array<std::uint8_t, queens_max>;
+inline bool queen_fits(const board& queens, std::size_t row, std::size_t column) {
+  for (std::size_t i = 0; i < row; ++i) {
+    const std::size_t other = queens[i];
+    if (other == column || other + row == column + i || other + i == column + row) return false;
+  }
+  return true;
+}
+inline std::uint64_t queens_from(board& queens, std::size_t row, std::size_t size) {
+  if (row == size) return 1;
+  std::uint64_t sum = 0;
+  for (std::size_t column = 0; column < size; ++column) {
+    if (!queen_fits(queens, row, column)) continue;
+    queens[row] = static_cast<std::uint8_t>(column);
+    sum += queens_from(queens, row + 1, size);
+  }
+  return sum;
+}
+/// Rows that are forked; below, a leaf.
+inline constexpr std::size_t queens_forked = 5;
+
+inline constexpr std::size_t sort_leaf = 512;
+inline std::vector<std::uint32_t> numbers(std::size_t count) {
+  std::vector<std::uint32_t> result(count);
+  std::uint64_t state = 1;
+  for (std::uint32_t& each : result) each = static_cast<std::uint32_t>((state = uts::mix(state)));
+  return result;
+}
+
+/// c += a * b of square blocks in matrices of `stride`.
+inline constexpr std::size_t product_leaf = 32;
+inline void multiply_leaf(const float* a, const float* b, float* c, std::size_t size,
+                          std::size_t stride) {
+  for (std::size_t i = 0; i < size; ++i) {
+    for (std::size_t k = 0; k < size; ++k) {
+      const float factor = a[i * stride + k];
+      for (std::size_t j = 0; j < size; ++j) c[i * stride + j] += factor * b[k * stride + j];
+    }
+  }
+}
+
+}  // namespace bwos::bench

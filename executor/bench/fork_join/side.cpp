@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "side.hpp"
+
+#include <time.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "cases.hpp"
+
+namespace {
+
+double seconds(clockid_t which) {
+  timespec now{};
+  ::clock_gettime(which, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+/// The most memory that the process has had, in KiB; getrusage(2) counts what started it, too.
+long memory_peak() {
+  std::FILE* const status = std::fopen("/proc/self/status", "r");
+  if (status == nullptr) return 0;
+  long peak = 0;
+  char line[128];
+  while (std::fgets(line, sizeof line, status) != nullptr) {
+    if (std::sscanf(line, "VmHWM: %ld", &peak) == 1) break;
+  }
+  std::fclose(status);
+  return peak;
+}
+
+/// What a case's time is divided by.
+std::uint64_t tasks_of(const std::string& name, std::uint64_t n, std::uint64_t answer) {
+  if (name == "fib") return bwos::bench::fib_calls(n);
+  if (name == "uts") return answer;
+  if (name == "skynet") {
+    std::uint64_t nodes = 1;
+    for (std::uint64_t level = 1; level <= n; ++level) nodes = nodes * 10 + 1;
+    return nodes;
+  }
+  return name == "deep" ? n : 1;
+}
+
+void measure(const bwos::bench::measured_case& each, std::uint64_t n, int repetitions) {
+  each.run(n);  // its memory is there, its workers have started
+  for (int i = 0; i < repetitions; ++i) {
+    const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    const double wall = seconds(CLOCK_MONOTONIC);
+    const std::uint64_t answer = each.run(n);
+    const double wall_s = seconds(CLOCK_MONOTONIC) - wall;
+    const double cpu_s = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    std::printf(
+        "{\"wall_s\": %.9f, \"cpu_s\": %.9f, \"tasks\": %llu, \"answer\": %llu, "
+        "\"rss_kib\": %ld}\n",
+        wall_s, cpu_s, static_cast<unsigned long long>(tasks_of(each.name, n, answer)),
+        static_cast<unsigned long long>(answer), memory_peak());
+  }
+}
+
+void sample(const bwos::bench::sampled_case& each, std::size_t n) {
+  for (const bwos::bench::samples& taken : each.take(n)) {
+    std::printf("{\"name\": \"%s\", \"left_out\": %zu, \"us\": [", taken.name.c_str(),
+                taken.left_out);
+    const char* between = "";
+    for (const double us : taken.us) {
+      std::printf("%s%.3f", between, us);
+      between = ", ";
+    }
+    std::printf("]}\n");
+  }
+}
+
+[[noreturn]] void end() {
+  std::fflush(stdout);
+  std::_Exit(0);  // however long the library's threads take to end
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 5 && count != 6) {
+    std::fprintf(
+        stderr,
+        "usage: %s <flavour> <case> <n> <workers> [repetitions]\n"
+        "prints a line of JSON for each repetition, or for each set of n samples that a case\n"
+        "takes; fork_join.py and fork_latency.py know flavours and cases\n",
+        arguments[0]);
+    return 2;
+  }
+  const std::uint64_t n = std::strtoull(arguments[3], nullptr, 10);
+  const auto workers = static_cast<unsigned>(std::strtoul(arguments[4], nullptr, 10));
+  const int repetitions = count == 6 ? std::atoi(arguments[5]) : 1;
+  for (const bwos::bench::flavour& flavour : bwos::bench::start_side(workers)) {
+    if (flavour.name != arguments[1]) continue;
+    for (const bwos::bench::measured_case& each : flavour.cases) {
+      if (each.name != arguments[2]) continue;
+      measure(each, n, repetitions);
+      end();
+    }
+    for (const bwos::bench::sampled_case& each : flavour.sampled) {
+      if (each.name != arguments[2]) continue;
+      sample(each, n);
+      end();
+    }
+  }
+  std::fprintf(stderr, "there is no case %s of %s here\n", arguments[2], arguments[1]);
+  return 3;
+}

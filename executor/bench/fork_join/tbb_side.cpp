@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tbb/global_control.h>
+#include <tbb/parallel_invoke.h>
+#include <tbb/task_arena.h>
+#include <tbb/task_group.h>
+
+#include "cases.hpp"
+#include "side.hpp"
+
+namespace bwos::bench {
+namespace {
+
+std::uint64_t fib(std::uint64_t n) {
+  if (n < 2) return n;
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  tbb::task_group group;
+  group.run([&] { b = fib(n - 2); });
+  a = fib(n - 1);
+  group.wait();
+  return a + b;
+}
+
+std::uint64_t skynet(std::uint64_t number, std::uint64_t leaves) {
+  if (leaves == 1) return number;
+  const std::uint64_t part = leaves / skynet_children;
+  std::array<std::uint64_t, skynet_children> sums{};
+  tbb::task_group group;
+  for (std::uint64_t i = 1; i < skynet_children; ++i) {
+    group.run([&sums, i, number, part] { sums[i] = skynet(number + i * part, part); });
+  }
+  sums[0] = skynet(number, part);
+  group.wait();
+  std::uint64_t sum = 0;
+  for (const std::uint64_t each : sums) sum += each;
+  return sum;
+}
+
+std::uint64_t count(std::uint64_t node, std::uint64_t children) {
+  if (children == 0) return 1;
+  std::vector<std::uint64_t> sums(children);
+  tbb::task_group group;
+  for (std::uint64_t i = 0; i < children; ++i) {
+    const std::uint64_t next = uts::child(node, i);
+    group.run([&sums, i, next] { sums[i] = count(next, uts::children_of(next)); });
+  }
+  group.wait();
+  std::uint64_t sum = 1;
+  for (const std::uint64_t each : sums) sum += each;
+  return sum;
+}
+
+std::uint64_t queens(board placed, std::size_t row, std::size_t size) {
+  if (row == size || row == queens_forked) return queens_from(placed, row, size);
+  std::array<std::uint64_t, queens_max> sums{};
+  tbb::task_group group;
+  for (std::size_t column = 0; column < size; ++column) {
+    if (!queen_fits(placed, row, column)) continue;
+    placed[row] = static_cast<std::uint8_t>(column);
+    group.run([&sums, column, placed, row, size] { sums[column] = queens(placed, row + 1, size); });
+  }
+  group.wait();
+  std::uint64_t sum = 0;
+  for (const std::uint64_t each : sums) sum += each;
+  return sum;
+}
+
+void sort(std::uint32_t* first, std::uint32_t* last) {
+  if (static_cast<std::size_t>(last - first) <= sort_leaf) {
+    std::sort(first, last);
+    return;
+  }
+  std::uint32_t* const middle = first + (last - first) / 2;
+  tbb::parallel_invoke([=] { sort(first, middle); }, [=] { sort(middle, last); });
+  std::inplace_merge(first, middle, last);
+}
+
+}  // namespace
+
+std::vector<flavour> start_side(unsigned workers) {
+  static const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, workers);
+  static tbb::task_arena arena(static_cast<int>(workers));
+  const auto on = [](auto work) { return arena.execute(work); };
+  return {{"task_group",
+           {{"fib", [=](std::uint64_t n) { return on([n] { return fib(n); }); }},
+            {"skynet",
+             [=](std::uint64_t n) {
+               std::uint64_t leaves = 1;
+               for (std::uint64_t i = 0; i < n; ++i) leaves *= skynet_children;
+               return on([leaves] { return skynet(0, leaves); });
+             }},
+            {"uts",
+             [=](std::uint64_t n) { return on([n] { return count(uts::mix(n), uts::roots); }); }},
+            {"queens", [=](std::uint64_t n) { return on([n] { return queens({}, 0, n); }); }},
+            {"sort", [=](std::uint64_t n) {
+               std::vector<std::uint32_t> values = numbers(n);
+               on([&] { sort(values.data(), values.data() + values.size()); });
+               return std::uint64_t{std::is_sorted(values.begin(), values.end()) ? values[n / 2]
+                                                                                 : 0};
+             }}}}};
+}
+
+}  // namespace bwos::bench
