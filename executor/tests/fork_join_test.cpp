@@ -2,6 +2,7 @@
 // Fork-join of coroutines: results, exceptions, stop tokens, stack, discards, and what it does
 // beside events.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <bwos/fork_join.hpp>
@@ -10,13 +11,15 @@
 #include <bwos/timer.hpp>
 #include <chrono>
 #include <memory>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "pool_fixture.hpp"
+#include "task_fixture.hpp"
 
 namespace bwos::testing {
 namespace {
@@ -32,6 +35,10 @@ fork_task<long> fib(long n) {
   auto [a, b] = co_await fork_join(fib(n - 1), fib(n - 2));
   co_return a + b;
 }
+
+struct failure_at : std::runtime_error {
+  explicit failure_at(int depth) : std::runtime_error("at " + std::to_string(depth)) {}
+};
 
 class fork_join_on : public ::testing::TestWithParam<unsigned> {
  protected:
@@ -73,6 +80,89 @@ TEST_P(fork_join_on, when_all_keeps_the_order_of_as_many_as_there_are) {
   }
 }
 
+/// A tree of any shape, by all ways to fork.
+std::uint64_t mixed(std::uint64_t value) {
+  return (value ^ (value >> 29)) * 0xbf58476d1ce4e5b9U + 1;
+}
+std::uint64_t called(std::uint64_t seed, int depth) {
+  std::uint64_t sum = seed;
+  if (depth == 0) return sum;
+  for (std::uint64_t i = 0; i < seed % 4; ++i)
+    sum = mixed(sum + called(mixed(seed + i), depth - 1));
+  return sum;
+}
+fork_task<std::uint64_t> forked(std::uint64_t seed, int depth) {
+  std::uint64_t sum = seed;
+  if (depth == 0 || seed % 4 == 0) co_return sum;
+  if (seed % 4 == 1) co_return mixed(sum + co_await forked(mixed(seed), depth - 1));
+  if (seed % 4 == 2) {
+    auto [a, b] =
+        co_await fork_join(forked(mixed(seed), depth - 1), forked(mixed(seed + 1), depth - 1));
+    co_return mixed(mixed(sum + a) + b);
+  }
+  std::vector<fork_task<std::uint64_t>> children;
+  for (std::uint64_t i = 0; i < 3; ++i) children.push_back(forked(mixed(seed + i), depth - 1));
+  for (const std::uint64_t each : co_await when_all(std::move(children))) sum = mixed(sum + each);
+  co_return sum;
+}
+
+TEST_P(fork_join_on, computes_what_calls_compute) {
+  for (std::uint64_t seed = 0; seed < 1000U / sanitizer_divisor; ++seed) {
+    ASSERT_EQ(sync_wait(pool_, forked(mixed(seed), 8)), called(mixed(seed), 8)) << seed;
+  }
+}
+
+TEST_P(fork_join_on, several_threads_may_wait_at_once) {
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) right += sync_wait(pool_, fib(10)) == 55 ? 1 : 0;
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  ASSERT_EQ(right.load(), 400);
+}
+
+TEST_P(fork_join_on, results_are_destroyed_once_whatever_becomes_of_the_others) {
+  std::atomic<int> alive{0};
+  struct counted {
+    explicit counted(std::atomic<int>& in) : count(in) { count.fetch_add(1); }
+    counted(counted&& other) : count(other.count) { count.fetch_add(1); }
+    ~counted() { count.fetch_sub(1); }
+    std::atomic<int>& count;
+  };
+  auto child = [&](int n, int thrower) -> fork_task<counted> {
+    if (n == thrower) throw failure_at(n);
+    co_return counted(alive);
+  };
+  auto all = [&](int thrower) -> fork_task<int> {
+    std::vector<fork_task<counted>> children;
+    for (int i = 0; i < 5; ++i) children.push_back(child(i, thrower));
+    const std::vector<counted> results = co_await when_all(std::move(children));
+    auto [a, b, c] = co_await fork_join(child(5, thrower), child(6, thrower), child(7, thrower));
+    co_return alive.load();
+  };
+  for (int round = 0; round < 900 / sanitizer_divisor; ++round) {
+    try {
+      EXPECT_GE(sync_wait(pool_, all(round % 9)), 8);
+      EXPECT_EQ(round % 9, 8) << "no exception";
+    } catch (const failure_at&) {
+    }
+    ASSERT_EQ(alive.load(), 0) << round;
+  }
+}
+
+TEST_P(fork_join_on, a_pair_that_one_child_returns_stays_a_pair) {
+  auto one = []() -> fork_task<std::pair<int, long>> { co_return std::pair{1, 2L}; };
+  auto all = [&]() -> fork_task<long> {
+    auto result = co_await fork_join(one());
+    static_assert(std::is_same_v<decltype(result), std::tuple<std::pair<int, long>>>);
+    co_return std::get<0>(result).second;
+  };
+  ASSERT_EQ(sync_wait(pool_, all()), 2);
+}
+
 TEST_P(fork_join_on, children_may_wait_for_timers_and_go_on_elsewhere) {
   std::atomic<int> ended{0};
   auto sleeper = [&](int n) -> fork_task<int> {
@@ -89,10 +179,6 @@ TEST_P(fork_join_on, children_may_wait_for_timers_and_go_on_elsewhere) {
   ASSERT_EQ(sync_wait(pool_, tree(tree, 7)), 128);
   ASSERT_EQ(ended.load(), 128);
 }
-
-struct failure_at : std::runtime_error {
-  explicit failure_at(int depth) : std::runtime_error("at " + std::to_string(depth)) {}
-};
 
 fork_task<int> fails_at(int depth, int at, std::atomic<int>& ended) {
   struct count {
@@ -170,6 +256,31 @@ TEST_P(fork_join_on, a_stop_token_reaches_every_child) {
   ASSERT_FALSE(sync_wait(pool_, without()));
 }
 
+/// Who stands at depth `at` of the leftmost path stops all; leaves end when they are told.
+fork_task<> stops_at(pool& where, std::stop_source& source, int depth, int at,
+                     std::atomic<int>& told) {
+  if (depth == at) source.request_stop();
+  if (depth != 0) {
+    co_await fork_join(stops_at(where, source, depth - 1, -1, told),
+                       stops_at(where, source, depth - 1, at, told));
+    co_return;
+  }
+  const std::stop_token token = co_await stop_token_here();
+  while (!token.stop_requested()) co_await where.yield();
+  told.fetch_add(1);
+}
+
+TEST_P(fork_join_on, a_stop_request_from_any_depth_reaches_all) {
+  constexpr int depth = 4;
+  for (int round = 0; round < 1000 / sanitizer_divisor; ++round) {
+    std::stop_source source;
+    std::atomic<int> told{0};
+    sync_wait(pool_, with_stop(source.get_token(),
+                               stops_at(pool_, source, depth, round % (depth + 1), told)));
+    ASSERT_EQ(told.load(), 1 << depth) << round;
+  }
+}
+
 fork_task<long> recursion(long depth) {
   if (depth == 0) co_return 0;
   co_return 1 + co_await recursion(depth - 1);
@@ -215,6 +326,20 @@ TEST_P(fork_join_on, a_task_may_await_it_and_it_may_await_tasks) {
   for (int i = 0; i < 10; ++i) spawn(pool_, outer(sum));
   pool_.join();
   ASSERT_EQ(sum.load(), 10 * 20 * 110);
+}
+
+TEST_P(fork_join_on, uses_no_processor_when_all_has_ended) {
+  const auto used = [] {
+    rusage all{};
+    ::getrusage(RUSAGE_SELF, &all);
+    return std::chrono::seconds(all.ru_utime.tv_sec + all.ru_stime.tv_sec) +
+           std::chrono::microseconds(all.ru_utime.tv_usec + all.ru_stime.tv_usec);
+  };
+  ASSERT_EQ(sync_wait(pool_, fib(20)), 6765);
+  std::this_thread::sleep_for(150ms);  // the monitor's last looks
+  const auto before = used();
+  std::this_thread::sleep_for(100ms);
+  EXPECT_LT(used() - before, 20ms);
 }
 
 TEST(fork_join, off_a_pool_runs_one_after_the_other) {
@@ -295,6 +420,69 @@ TEST(fork_join, a_failure_beside_what_waits_when_the_pool_ends_is_freed) {
   ASSERT_EQ(token.use_count(), 1);
 }
 
+TEST(fork_join, a_failure_beside_what_is_discarded_off_a_pool_is_freed) {
+  auto token = std::make_shared<int>();
+  shelf outside;
+  auto fails = [&]() -> fork_task<> {
+    struct failure {
+      std::shared_ptr<int> kept;
+    };
+    throw failure{token};
+    co_return;
+  };
+  auto waits = [&]() -> fork_task<> { co_await outside.wait(); };
+  auto root = [&]() -> task<> { co_await fork_join(fails(), waits(), waits()); };
+  detach(root());
+  ASSERT_EQ(token.use_count(), 2);
+  ASSERT_TRUE(outside.discard_one());
+  ASSERT_EQ(token.use_count(), 1);
+}
+
+/// The second child is a call, as the waits below it have used up the depth; it ends up discarded
+/// before the first.
+TEST(fork_join, a_call_that_is_discarded_leaves_the_frames_of_its_forked_siblings_alone) {
+  options shallow = futex_pool(2);
+  shallow.wait_depth = 1;
+  auto token = std::make_shared<int>();
+  {
+    pool two(shallow);
+    std::atomic<bool> stolen{false};
+    std::atomic<bool> second_waits{false};
+    std::atomic<bool> first_waits{false};
+    auto first = [&](std::shared_ptr<int> kept) -> fork_task<> {
+      EXPECT_TRUE(eventually([&] { return second_waits.load(); }));
+      first_waits = true;
+      co_await sleep_for(2h);
+      (void)kept;
+    };
+    auto second = [&](std::shared_ptr<int> kept) -> fork_task<> {
+      second_waits = true;
+      co_await sleep_for(1h);
+      (void)kept;
+    };
+    auto root = [&]() -> task<> { co_await fork_join(first(token), second(token), second(token)); };
+    heap_call::post(two, [&] {
+      // One worker waits for the second half, and steals from what that forks.
+      invoke([&] { EXPECT_TRUE(eventually([&] { return stolen.load(); })); },
+             [&] {
+               stolen = true;
+               detach(root());
+             });
+    });
+    ASSERT_TRUE(eventually([&] { return first_waits.load(); }));
+    two.stop();
+  }
+  ASSERT_EQ(token.use_count(), 1);
+}
+
+TEST(fork_join, what_attached_threads_run_of_a_pool_of_none) {
+  pool none(futex_pool(0));
+  std::thread attached([&] { none.attach(); });
+  ASSERT_EQ(sync_wait(none, fib(16)), 987);
+  none.stop();
+  attached.join();
+}
+
 TEST(fork_join, a_wait_for_what_the_pools_end_leaves_unfinished_is_an_error) {
   auto one = std::make_unique<pool>(futex_pool(1));
   std::atomic<bool> begun{false};
@@ -313,6 +501,22 @@ TEST(fork_join, a_wait_for_what_the_pools_end_leaves_unfinished_is_an_error) {
     EXPECT_EQ(caught.code(), std::errc::operation_canceled);
   }
   ender.join();
+}
+
+TEST(fork_join, join_waits_for_the_coroutine_that_a_thread_waits_for) {
+  pool one(futex_pool(1));
+  std::atomic<bool> begun{false};
+  std::atomic<bool> ended{false};
+  auto sleeper = [&]() -> fork_task<> {
+    begun = true;
+    co_await sleep_for(30ms);
+    ended = true;
+  };
+  std::thread waiter([&] { sync_wait(one, sleeper()); });
+  EXPECT_TRUE(eventually([&] { return begun.load(); }));
+  one.join();
+  EXPECT_TRUE(ended.load());
+  waiter.join();
 }
 
 TEST(fork_join, an_unstarted_fork_is_freed) {

@@ -199,6 +199,19 @@ TEST_P(forked_pool, the_child_of_a_task_runs_what_it_forks_itself) {
     EXPECT_TRUE(alone.well()) << alone.said;
   });
 }
+TEST_P(forked_pool, the_child_of_a_task_runs_the_coroutines_that_it_forks_itself) {
+  pool under_test(options_of(GetParam(), 2));
+  const auto fib = [](auto self, int n) -> fork_task<int> {
+    if (n < 2) co_return n;
+    auto [a, b] = co_await fork_join(self(self, n - 1), self(self, n - 2));
+    co_return a + b;
+  };
+  sync_wait(under_test, [&] {
+    const ended alone =
+        child_of_outside([&] { ::_exit(sync_wait(under_test, fib(fib, 12)) == 144 ? 0 : 1); });
+    EXPECT_TRUE(alone.well()) << alone.said;
+  });
+}
 TEST_P(forked_pool, the_child_cannot_wait_for_what_the_parents_worker_has_stolen) {
   pool under_test(options_of(GetParam(), 2));
   std::optional<ended> end;

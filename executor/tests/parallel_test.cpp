@@ -95,7 +95,7 @@ TEST_P(parallel_on, a_stop_leaves_out_what_has_not_begun) {
 }
 
 TEST_P(parallel_on, an_exception_comes_when_all_pieces_have_ended) {
-  for (int round = 0; round < 200 / sanitizer_divisor; ++round) {
+  for (int round = 0; round < 1000 / sanitizer_divisor; ++round) {
     std::atomic<int> calls{0};
     try {
       parallel_for(pool_, 0, 1000,
@@ -109,6 +109,36 @@ TEST_P(parallel_on, an_exception_comes_when_all_pieces_have_ended) {
     }
     ASSERT_EQ(calls.load(), 1000);
   }
+}
+
+TEST_P(parallel_on, reduce_hands_on_an_exception_of_any_turn_and_of_any_sum) {
+  constexpr int count = 40;
+  for (int round = 0; round < 1000 / sanitizer_divisor; ++round) {
+    std::atomic<int> calls{0};
+    std::atomic<int> sums{0};
+    const auto body = [&](int i) {
+      calls.fetch_add(1);
+      if (round % 2 == 0 && i == round % count) throw std::logic_error("thrown");
+      return i;
+    };
+    const auto sum = [&](int left, int right) {
+      if (round % 2 == 1 && sums.fetch_add(1) == round % count) throw std::logic_error("thrown");
+      return left + right;
+    };
+    ASSERT_THROW(static_cast<void>(parallel_reduce(pool_, 0, count, 0, body, sum, {.grain = 1})),
+                 std::logic_error)
+        << round;
+    ASSERT_EQ(calls.load(), count);
+  }
+}
+
+TEST_P(parallel_on, a_loop_in_a_loop_in_a_loop_calls_each_once) {
+  std::atomic<int> calls{0};
+  parallel_for(pool_, 0, 10, [&](int) {
+    parallel_for(pool_, 0, 10,
+                 [&](int) { calls += parallel_reduce(pool_, 0, 10, 0, [](int) { return 1; }); });
+  });
+  ASSERT_EQ(calls.load(), 1000);
 }
 
 }  // namespace

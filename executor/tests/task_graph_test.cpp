@@ -85,5 +85,30 @@ TEST_P(task_graph_on, what_follows_a_failure_does_not_begin) {
   ASSERT_EQ(beside.load(), 100);
 }
 
+TEST_P(task_graph_on, a_failure_of_any_task_is_thrown_and_stops_only_what_follows) {
+  constexpr int count = 10;
+  int failing = 0;
+  std::atomic<int> in_chain{0};
+  std::atomic<int> beside{0};
+  task_graph graph;
+  task_graph::node before{};
+  for (int i = 0; i < count; ++i) {
+    const auto link = graph.add([&, i] {
+      if (i == failing) throw std::logic_error("thrown");
+      in_chain.fetch_add(1);
+    });
+    graph.add([&] { beside.fetch_add(1); });
+    if (i != 0) graph.precede(before, link);
+    before = link;
+  }
+  for (int round = 0; round < 1000 / sanitizer_divisor; ++round) {
+    failing = round % count;
+    in_chain = beside = 0;
+    ASSERT_THROW(graph.run(pool_), std::logic_error);
+    ASSERT_EQ(in_chain.load(), failing);
+    ASSERT_EQ(beside.load(), count);
+  }
+}
+
 }  // namespace
 }  // namespace bwos::testing

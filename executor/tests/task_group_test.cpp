@@ -126,6 +126,34 @@ TEST_P(task_group_on, invoke_hands_on_an_exception_of_any_depth_when_both_have_e
   }
 }
 
+void group_fails_at(pool& where, int depth, int at, std::atomic<int>& ended) {
+  struct count {
+    std::atomic<int>& ended;
+    ~count() { ended.fetch_add(1); }
+  } const counted{ended};
+  if (depth == at) throw failure_at(depth);
+  if (depth == 0) return;
+  task_group group(where);
+  group.run([&] { group_fails_at(where, depth - 1, at, ended); });
+  group.run([&] { group_fails_at(where, depth - 1, -1, ended); });
+  group.wait();
+}
+
+TEST_P(task_group_on, a_group_hands_on_an_exception_of_any_depth_when_all_have_ended) {
+  constexpr int depth = 5;
+  for (int round = 0; round < 1000 / sanitizer_divisor; ++round) {
+    const int at = round % (depth + 1);
+    std::atomic<int> ended{0};
+    try {
+      sync_wait(pool_, [&] { group_fails_at(pool_, depth, at, ended); });
+      FAIL() << "no exception";
+    } catch (const failure_at& caught) {
+      ASSERT_EQ(caught.what(), "at " + std::to_string(at));
+    }
+    ASSERT_EQ(ended.load(), (2 << depth) - 1 - ((2 << at) - 2)) << at;
+  }
+}
+
 TEST_P(task_group_on, invoke_drops_the_second_exception_and_counts_it) {
   for (int i = 0; i < 100; ++i) {
     try {

@@ -142,7 +142,8 @@ class fork_each final : public fork_awaiter<fork_frames<T...>> {
  private:
   template <std::size_t... I>
   auto take(std::index_sequence<I...> /*of T*/) {
-    return std::tuple{this->children_.template take<I>()...};
+    return std::tuple<decltype(this->children_.template take<I>())...>{
+        this->children_.template take<I>()...};
   }
 };
 

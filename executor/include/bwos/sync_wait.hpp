@@ -21,7 +21,7 @@ class waited_promise final : public continuation, public root_link {
   using handle = std::coroutine_handle<waited_promise>;
   struct end_awaiter {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
-    void await_suspend(handle ended) const noexcept { ended.promise().end.end(); }
+    void await_suspend(handle ended) const noexcept { ended.promise().finish(); }
     void await_resume() const noexcept {}
   };
 
@@ -38,6 +38,13 @@ class waited_promise final : public continuation, public root_link {
   [[nodiscard]] end_awaiter final_suspend() const noexcept { return {}; }
   void return_void() const noexcept {}
   void unhandled_exception() noexcept { failure = std::current_exception(); }
+
+  /// Queues it on `where`, whose join() waits for its end.
+  void post_to(pool& where) noexcept {
+    posted_to_ = &where;
+    where.work_started();
+    where.post(*this);
+  }
 
   join_word end;
   std::exception_ptr failure;
@@ -56,8 +63,14 @@ class waited_promise final : public continuation, public root_link {
     root.failure = std::make_exception_ptr(
         std::system_error(std::make_error_code(std::errc::operation_canceled),
                           "bwos::sync_wait: the pool has ended"));
-    root.end.end();
+    root.finish();
   }
+  void finish() noexcept {
+    if (posted_to_ != nullptr) posted_to_->work_finished();
+    end.end();  // last: the frame may be gone
+  }
+
+  pool* posted_to_ = nullptr;
 };
 
 template <class T>
@@ -92,7 +105,7 @@ T sync_wait(pool& where, fork_task<T> work) {
     root.frame.resume();
     here->wait(promise.end);
   } else {
-    where.post(promise);
+    promise.post_to(where);
     promise.end.wait_outside(
         where.core(),
         [](const continuation& work, const void* root) noexcept { return &work == root; },

@@ -24,10 +24,8 @@ void frame_link::abandon() noexcept {
         at = at->up<fork_scope>()->child_abandoned(false);
         break;
       case kind::last:
+      case kind::unqueued:  // the strand, too: what it has not begun will not begin
         at = at->up<fork_scope>()->child_abandoned(true);
-        break;
-      case kind::unqueued:  // its siblings have not begun, or have ended
-        at = at->up<fork_scope>()->link_above();
         break;
     }
   }
@@ -35,14 +33,26 @@ void frame_link::abandon() noexcept {
 
 /// As an arrival, but nobody goes on.
 frame_link* fork_scope::child_abandoned(bool last) noexcept {
+  // [scope.abandoned] relaxed: the arrival passes it on. Partner: [scope.was_abandoned].
+  failures_.fetch_or(abandoned, relaxed);
   // [scope.abandon_last] acq_rel: as an arrival. Partner: [scope.arrive].
   // [scope.abandon] acq_rel: as an arrival. Partner: [scope.arrive], [scope.last].
   const bool others_come = last ? outstanding_.fetch_add(taken_, acq_rel) != -taken_
                                 : outstanding_.fetch_sub(1, acq_rel) != 1;
   if (others_come) return nullptr;
-  // [scope.failed_before] relaxed: behind all arrivals. Partner: [scope.failures].
-  if (failures_.load(relaxed) != 0) static_cast<void>(take_failure());
+  drop_failure();
   return link_;
+}
+
+/// Behind the arrival of a child that has ended.
+void fork_scope::abandon_parent() noexcept {
+  drop_failure();
+  if (link_ != nullptr) link_->abandon();
+}
+
+void fork_scope::drop_failure() noexcept {
+  // [scope.failed_before] relaxed: behind all arrivals. Partner: [scope.failures].
+  if ((failures_.load(relaxed) & ~abandoned) != 0) static_cast<void>(take_failure());
 }
 
 /// Of the first child that failed.

@@ -24,7 +24,7 @@ forks::put_result forks::finish_put(forked& entry) noexcept {
 bool forks::finish_take(forked& entry, forked* other) noexcept {
   if (other == nullptr && !own().finish_get(other)) return false;
   if (other == &entry) return true;
-  refuse(!own().put(other), "a fork queue has no room for what was just taken from it");
+  static_cast<fork_worker*>(this)->put_back(*other);
   return false;
 }
 
@@ -108,6 +108,14 @@ detail::forks::put_result fork_worker::finish_put(forked& entry) noexcept {
   if (!used_) begin_use();
   if (all_.steals && !all_.in_child()) all_.wake_for_forks(index_);
   return must_yield() ? put_result::yield : put_result::stored;
+}
+
+/// Who looked while it was out has not seen it (W2).
+void fork_worker::put_back(forked& entry) noexcept {
+  if (own().put_quickly(&entry)) return;
+  detail::refuse(!own().finish_put(&entry),
+                 "a fork queue has no room for what was just taken from it");
+  if (all_.steals && !all_.in_child()) all_.wake_for_forks(index_);
 }
 
 void fork_worker::begin_use() noexcept {

@@ -85,6 +85,7 @@ class fork_worker final : public detail::forks {
 
   [[nodiscard]] bool grow() noexcept;
   put_result finish_put(forked& entry) noexcept;
+  void put_back(forked& entry) noexcept;
   void run_postponed() noexcept;
   void begin_use() noexcept;
   void end_use() noexcept;

@@ -43,6 +43,7 @@ class fork_promise_base;
 /// One fork-join of a parent; lies in its frame.
 class fork_scope : public forked {
   static constexpr std::size_t child_size = sizeof(std::coroutine_handle<>);
+  static constexpr std::uint32_t abandoned = std::uint32_t{1} << 31;  // in failures_
 
  public:
   fork_scope() noexcept : forked(&taken) {}
@@ -63,7 +64,7 @@ class fork_scope : public forked {
     // [scope.arrive] acq_rel: hands on the child's result; the last to arrive takes over all of
     // them, and the parent (J2). Partner: [scope.arrive], [scope.last].
     if (outstanding_.fetch_sub(1, acq_rel) != 1) return std::noop_coroutine();
-    return forks::transfer(here, parent_);
+    return all_arrived(here);
   }
   /// The end of the child that nobody forked.
   std::coroutine_handle<> last_ended() noexcept {
@@ -71,6 +72,7 @@ class fork_scope : public forked {
     if (taken != 0) [[unlikely]] {
       // [scope.last] acq_rel: as an arrival. Partner: [scope.arrive].
       if (outstanding_.fetch_add(taken, acq_rel) != -taken) return std::noop_coroutine();
+      return all_arrived(forks::here());
     }
     return forks::transfer(forks::here(), parent_);
   }
@@ -81,7 +83,7 @@ class fork_scope : public forked {
   void child_failed() noexcept {
     // [scope.failed] relaxed: counts; the join passes on the exception. Partner: none (the join
     // orders it).
-    if (failures_.fetch_add(1, relaxed) != 0) return;
+    if ((failures_.fetch_add(1, relaxed) & ~abandoned) != 0) return;
     ::new (first_failure_) std::exception_ptr(std::current_exception());
   }
   /// Behind the join.
@@ -104,6 +106,18 @@ class fork_scope : public forked {
     ++scope.taken_;
     scope.start_next().resume();
   }
+  /// The parent goes on; or nobody, where a child was abandoned, as by the end of another pool that
+  /// it was on.
+  std::coroutine_handle<> all_arrived(forks* here) noexcept {
+    // [scope.was_abandoned] relaxed: behind all arrivals. Partner: [scope.abandoned].
+    if ((failures_.load(relaxed) & abandoned) != 0) [[unlikely]] {
+      abandon_parent();
+      return std::noop_coroutine();
+    }
+    return forks::transfer(here, parent_);
+  }
+  void abandon_parent() noexcept;
+  void drop_failure() noexcept;
   [[noreturn]] void rethrow(std::uint32_t failures);
   std::exception_ptr take_failure() noexcept;
   static std::coroutine_handle<> child_at(const std::byte* where) noexcept {
