@@ -11,6 +11,7 @@
 #include <bwos/timer.hpp>
 #include <chrono>
 #include <memory>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -161,6 +162,24 @@ TEST_P(fork_join_on, a_pair_that_one_child_returns_stays_a_pair) {
     co_return std::get<0>(result).second;
   };
   ASSERT_EQ(sync_wait(pool_, all()), 2);
+}
+
+TEST_P(fork_join_on, when_all_takes_a_view_that_makes_the_children) {
+  const auto numbered = [](int n) -> fork_task<int> { co_return n; };
+  const auto nothing = [](int) -> task<> { co_return; };
+  const auto all = [&](int count) -> fork_task<int> {
+    const auto numbers = std::views::iota(0, count);
+    auto results = co_await when_all(numbers | std::views::transform(numbered));
+    co_await when_all(numbers | std::views::transform(nothing));
+    if (results.size() != static_cast<std::size_t>(count)) co_return -1;
+    int next = 0;
+    for (const int each : results) {
+      if (each != next || results[static_cast<std::size_t>(next)] != next) co_return -1;
+      ++next;
+    }
+    co_return next;
+  };
+  for (const int count : {0, 1, 2, 3, 1000}) ASSERT_EQ(sync_wait(pool_, all(count)), count);
 }
 
 TEST_P(fork_join_on, children_may_wait_for_timers_and_go_on_elsewhere) {

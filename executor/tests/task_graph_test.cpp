@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bwos/parallel.hpp>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -108,6 +109,23 @@ TEST_P(task_graph_on, a_failure_of_any_task_is_thrown_and_stops_only_what_follow
     ASSERT_EQ(in_chain.load(), failing);
     ASSERT_EQ(beside.load(), count);
   }
+}
+
+TEST_P(task_graph_on, a_long_chain_needs_no_stack) {
+  options how = options_of(on_futexes, GetParam());
+  how.wait_depth = 1;  // so that what it forks it calls
+  pool shallow(how);
+  constexpr int count = 200'000 / sanitizer_divisor;
+  int ran = 0;
+  task_graph graph;
+  task_graph::node before = graph.add([&] { ++ran; });
+  for (int i = 1; i < count; ++i) {
+    const auto link = graph.add([&] { ++ran; });
+    graph.precede(before, link);
+    before = link;
+  }
+  parallel_for(shallow, 0, 1, [&](int) { graph.run(shallow); });
+  ASSERT_EQ(ran, count);
 }
 
 }  // namespace

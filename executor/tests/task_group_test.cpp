@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bwos/parallel.hpp>
 #include <bwos/pool.hpp>
 #include <bwos/sync_wait.hpp>
+#include <bwos/timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -359,6 +361,69 @@ TEST(stopped_pool, its_end_wakes_who_waits_for_it) {
     none->stop();
     waiter.join();
     none.reset();
+  }
+}
+
+fork_task<> through(pool& other) {
+  co_await other.schedule();
+}
+
+// The children of its own group are a wait's own, so that they do not count; these are another's.
+TEST(task_group, waits_for_what_is_elsewhere_do_not_pile_up_on_the_stack) {
+  pool one(futex_pool(1));
+  pool other(futex_pool(1));
+  constexpr int count = 100'000 / sanitizer_divisor;
+  std::atomic<int> ended{0};
+  parallel_for(one, 0, count,
+               [&](int) {
+                 sync_wait(one, through(other));
+                 ended.fetch_add(1);
+               },
+               {.grain = 1});
+  ASSERT_EQ(ended.load(), count);
+}
+
+TEST(stopped_pool, a_worker_that_waits_for_what_was_posted_is_told_that_it_will_not_run) {
+  for (int round = 0; round < 20; ++round) {
+    pool one(futex_pool(1));
+    task_group group(one);
+    std::atomic<bool> begun{false};
+    std::atomic<bool> posted{false};
+    bool canceled = false;
+    call handler([&] {
+      begun = true;
+      while (!posted || (!one.stopped() && round % 2 == 0)) std::this_thread::yield();
+      canceled = is_canceled([&] { group.wait(); });
+    });
+    one.post(handler);
+    while (!begun) std::this_thread::yield();
+    group.run([] { FAIL() << "the only worker waits"; });
+    posted = true;
+    if (round % 4 == 3) std::this_thread::sleep_for(1ms);
+    one.stop();
+    one.join();
+    ASSERT_TRUE(canceled);
+  }
+}
+
+TEST(stopped_pool, a_worker_that_waits_for_a_timer_is_told_that_it_is_not_kept) {
+  for (const parking& on : {on_futexes, on_private_sets, on_a_shared_set}) {
+    pool two(options_of(on, 2));
+    std::atomic<int> waiting{0};
+    std::atomic<int> canceled{0};
+    const auto sleeper = []() -> task<> { co_await sleep_for(1h); };
+    const auto body = [&] {
+      ++waiting;
+      if (is_canceled([&] { sync_wait(two, sleeper()); })) ++canceled;
+    };
+    call first(body);
+    call second(body);
+    two.post(first, wake_rule::at_once);
+    two.post(second, wake_rule::at_once);
+    while (waiting != 2) std::this_thread::yield();
+    two.stop();
+    two.join();
+    ASSERT_EQ(canceled, 2);
   }
 }
 

@@ -348,7 +348,8 @@ template <std::ranges::input_range Range>
 }
 
 /// `const std::stop_token token = co_await stop_token_here();` in a fork_task: of the nearest
-/// with_stop() around it, however deep; one that is never stopped where there is none.
+/// with_stop() around it, however deep; one that is never stopped where there is none. A bwos::task
+/// in between does not pass it on.
 class stop_token_here {
  public:
   [[nodiscard]] bool await_ready() const noexcept { return false; }

@@ -46,6 +46,12 @@ class waited_promise final : public continuation, public root_link {
     where.post(*this);
   }
 
+  /// What of it a pool may have queued.
+  [[nodiscard]] waited_work as_waited() const noexcept {
+    return {[](const continuation& work, const void* root) noexcept { return &work == root; },
+            nullptr, static_cast<const continuation*>(this)};
+  }
+
   join_word end;
   std::exception_ptr failure;
 
@@ -89,9 +95,12 @@ waited_promise::waited wait_for(fork_task<T> work, waited_result<T>& result) {
 
 /// Runs `work` on a worker of `where` and waits for its end: its result, or its exception. On a
 /// worker of that pool it starts here and now, and the worker runs other forked work while it
-/// waits, never events or posted work, so that what `work` waits for must not need this worker;
-/// elsewhere the thread sleeps. Throws std::system_error(std::errc::operation_canceled) where the
-/// pool's end has left it unfinished, and std::bad_alloc.
+/// waits, never events or posted work, so that what `work` waits for must not need this worker: a
+/// timer or a socket needs another one that is free, and where reactors are private
+/// (options::reactor_group 1) it must not be this worker's. Elsewhere the thread sleeps, and
+/// pool::join() waits for the end of `work`. Throws
+/// std::system_error(std::errc::operation_canceled) where the pool's end has left it unfinished,
+/// and std::bad_alloc.
 template <class T>
 T sync_wait(pool& where, fork_task<T> work) {
   struct owner {
@@ -103,13 +112,11 @@ T sync_wait(pool& where, fork_task<T> work) {
   detail::waited_promise& promise = root.frame.promise();
   if (detail::forks* const here = detail::forks::here(where.core())) {
     root.frame.resume();
-    here->wait(promise.end);
+    here->wait(promise.end, promise.as_waited());
   } else {
+    detail::outside_wait here_outside(where.core());
     promise.post_to(where);
-    promise.end.wait_outside(
-        where.core(),
-        [](const continuation& work, const void* root) noexcept { return &work == root; },
-        static_cast<const continuation*>(&promise));
+    here_outside.until(promise.end, promise.as_waited());
   }
   if (promise.failure) std::rethrow_exception(promise.failure);
   if constexpr (!std::is_void_v<T>) return *std::move(result);
@@ -119,9 +126,9 @@ T sync_wait(pool& where, task<T> work) {
   return sync_wait(where, detail::as_fork_task(std::move(work)));
 }
 
-/// Calls `function` on a worker of `where` and waits for it: its result, or its exception. On a
-/// worker of that pool it is a call. So a thread outside of the pool gets at what works on it
-/// alone: `sync_wait(pool, [&] { bwos::invoke(left, right); })`.
+/// Calls `function` on a worker of `where` and waits for it: its result, no reference, or its
+/// exception. On a worker of that pool it is a call. So a thread outside of the pool gets at what
+/// works on it alone: `sync_wait(pool, [&] { bwos::invoke(left, right); })`.
 template <std::invocable Function>
   requires(!requires(Function&& task) { std::move(task).operator co_await(); })
 std::invoke_result_t<Function> sync_wait(pool& where, Function&& function) {

@@ -85,7 +85,7 @@ void invoke(First&& first, Second&& second) {
   try {
     first();
   } catch (...) {
-    if (!open || here->take_below_others(forked)) {
+    if (!open || here->take_below_others(forked, forked.end)) {
       detail::call_and_drop(second, here);
     } else {
       here->wait(forked.end);
@@ -93,7 +93,7 @@ void invoke(First&& first, Second&& second) {
     }
     throw;
   }
-  if (!open || here->take_below_others(forked)) [[likely]] {
+  if (!open || here->take_below_others(forked, forked.end)) [[likely]] {
     second();
     return;
   }
@@ -119,8 +119,8 @@ inline bool try_run_one() noexcept {
 
 /// Until `is_over()`, which is asked again and again: on a worker runs forked work meanwhile; where
 /// there is none, and on other threads, gives way to others. For what tells nobody of its end:
-/// task_group::wait() and sync_wait() sleep instead. To fork something for the oldest end of a
-/// queue there is pool::post(), for the youngest task_group::run().
+/// task_group::wait() and sync_wait() sleep instead. What shall run after all that is queued,
+/// pool::post() takes; what shall run first, and be stolen last, task_group::run().
 template <std::predicate Predicate>
 void run_until(Predicate&& is_over) {
   while (!is_over()) {
@@ -134,16 +134,17 @@ void run_until(Predicate&& is_over) {
 ///     for (const path& each : files) group.run([&each] { index(each); });
 ///     group.wait();
 ///
-/// run() may be called by any thread, also by what the group runs; wait() and the end of the group
-/// belong to one thread. On a worker of the pool run() forks, else it posts. Once wait() has
-/// returned, or thrown, the group may be used again. The pool outlives the group.
+/// run() may be called by any thread, as long as wait() cannot have ended: before it is called, or
+/// by what the group runs. wait() and the end of the group belong to one thread. On a worker of the
+/// pool run() forks, else it posts. Once wait() has returned, or thrown, the group may be used
+/// again. The pool outlives the group.
 class task_group {
  public:
   /// `token` is handed to each function that takes a std::stop_token. What has not begun when it is
   /// stopped begins all the same.
   explicit task_group(pool& where, std::stop_token token = {}) noexcept
       : pool_(where), token_(std::move(token)) {}
-  /// Waits. Exceptions that no wait() has thrown are dropped
+  /// Waits. Exceptions that no wait() has thrown are dropped, and counted on a worker
   /// (worker_statistics::exceptions_dropped).
   ~task_group();
   task_group(const task_group&) = delete;
@@ -171,7 +172,7 @@ class task_group {
   template <class Function>
   class child;
 
-  static bool is_child(const continuation& work, const void* group) noexcept;
+  [[nodiscard]] detail::waited_work children() const noexcept;
   void start(child_base& work) noexcept;
   void child_ended(std::exception_ptr failure) noexcept;
   void child_discarded() noexcept;
@@ -190,8 +191,8 @@ class task_group {
 /// A function of a group: forked, or posted.
 class task_group::child_base : public detail::forked, public continuation {
  public:
-  child_base(task_group& of, detail::forked::function forked_run) noexcept
-      : forked(forked_run), continuation(&posted), group(of) {}
+  explicit child_base(task_group& of) noexcept
+      : forked(&run_forked), continuation(&posted), group(of) {}
 
   static void* operator new(std::size_t size) { return detail::fork_memory::allocate(size); }
   static void operator delete(void* memory, std::size_t size) noexcept {
@@ -202,7 +203,9 @@ class task_group::child_base : public detail::forked, public continuation {
 
  private:
   friend task_group;
+  static void run_forked(detail::forked& self) noexcept;
   static void posted(continuation& self, disposition how) noexcept;
+  virtual void run_here() noexcept = 0;
   virtual void discard() noexcept = 0;
 };
 
@@ -210,17 +213,15 @@ template <class Function>
 class task_group::child final : public child_base {
  public:
   template <class From>
-  child(task_group& of, From&& from)
-      : child_base(of, &run_forked), function_(std::forward<From>(from)) {}
+  child(task_group& of, From&& from) : child_base(of), function_(std::forward<From>(from)) {}
 
  private:
-  static void run_forked(detail::forked& self) noexcept { static_cast<child&>(self).run_here(); }
   void discard() noexcept override {
     task_group& of = group;
     delete this;
     of.child_discarded();
   }
-  void run_here() noexcept {
+  void run_here() noexcept override {
     task_group& of = group;
     std::exception_ptr failure;
     try {

@@ -27,6 +27,12 @@ class futex_parker {
     token_.exchange(0, std::memory_order_acquire);
   }
 
+  /// Its thread: wake-ups so far are somebody else's.
+  void forget() noexcept {
+    // [futex.forget] relaxed: nothing is read on its strength. Partner: [futex.wake].
+    token_.store(0, std::memory_order_relaxed);
+  }
+
   /// Any thread.
   void wake() noexcept {
     // [futex.wake] release: what was published before is seen by the woken. Partner:

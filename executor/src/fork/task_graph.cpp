@@ -44,14 +44,24 @@ bool task_graph::has_cycle() const {
   return taken != nodes_.size();
 }
 
-/// Runs it, and forks those whose last predecessor it was.
+/// Runs it and goes on with the first of those whose last predecessor it was; the others are
+/// forked.
 void task_graph::start(entry& which, task_group& group) {
   group.run([&which, &group] {
-    which.work();
-    for (entry* const after : which.successors) {
-      // [graph.arrive] acq_rel: hands on what this one has done; the last to arrive takes over all
-      // of it for the successor. Partner: [graph.arrive].
-      if (after->missing.fetch_sub(1, acq_rel) == 1) start(*after, group);
+    for (entry* now = &which; now != nullptr;) {
+      now->work();
+      entry* next = nullptr;
+      for (entry* const after : now->successors) {
+        // [graph.arrive] acq_rel: hands on what this one has done; the last to arrive takes over
+        // all of it for the successor. Partner: [graph.arrive].
+        if (after->missing.fetch_sub(1, acq_rel) != 1) continue;
+        if (next == nullptr) {
+          next = after;
+        } else {
+          start(*after, group);
+        }
+      }
+      now = next;
     }
   });
 }

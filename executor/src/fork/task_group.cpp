@@ -19,22 +19,35 @@ void task_group::start(child_base& work) noexcept {
   if (here == nullptr) {
     pool_.post(work);
   } else if (here->put(work) == detail::forks::put_result::refused) {
-    work.run(work);
+    work.run_here();
   }
 }
 
-/// All children are invoked by one function, by which they are known.
+// All children are run by one function, and invoked by another, by which they are known.
+
+void task_group::child_base::run_forked(detail::forked& self) noexcept {
+  static_cast<child_base&>(self).run_here();
+}
+
 void task_group::child_base::posted(continuation& self, disposition how) noexcept {
   auto& mine = static_cast<child_base&>(self);
   if (how == disposition::run) {
-    mine.run(mine);
+    mine.run_here();
   } else {
     mine.discard();
   }
 }
 
-bool task_group::is_child(const continuation& work, const void* group) noexcept {
-  return work.invoke == &child_base::posted && &static_cast<const child_base&>(work).group == group;
+detail::waited_work task_group::children() const noexcept {
+  return {[](const continuation& work, const void* group) noexcept {
+            return work.invoke == &child_base::posted &&
+                   &static_cast<const child_base&>(work).group == group;
+          },
+          [](const detail::forked& work, const void* group) noexcept {
+            return work.run == &child_base::run_forked &&
+                   &static_cast<const child_base&>(work).group == group;
+          },
+          this};
 }
 
 void task_group::child_ended(std::exception_ptr failure) noexcept {
@@ -56,9 +69,9 @@ std::exception_ptr task_group::join() noexcept {
   // [group.wait] acq_rel: as the end of a child. Partner: [group.end].
   if (running_.fetch_sub(1, acq_rel) != 1) {
     if (detail::forks* const here = detail::forks::here(pool_.core())) {
-      here->wait(*end_);
+      here->wait(*end_, children());
     } else {
-      end_->wait_outside(pool_.core(), &is_child, this);
+      detail::outside_wait(pool_.core()).until(*end_, children());
     }
   }
   end_.emplace();

@@ -95,9 +95,9 @@ void pool_core::start_workers() {
       failure = std::current_exception();
     }
     if (!gate->arrive_and_wait(std::move(failure))) return;
-    if (outside_.worker_begins()) {
+    if (waits_.worker_begins()) {
       work_.slot(index).run();
-      outside_.worker_left(work_.stopping());
+      waits_.worker_left();
     }
   };
   try {
@@ -133,18 +133,18 @@ pool_core::~pool_core() {
     detached_.wait(guard, [&] { return attached_ == 0; });
   }
   join_monitor();  // one that was attached after join() may have begun it anew
-  {
-    const std::lock_guard guard(outside_.lock());
-    discard_all();
-  }
-  outside_.wait_until_all_have_left();
+  discard_all();
+  waits_.wait_until_all_have_left();
 }
 
 void pool_core::discard_all() noexcept {
   for (;;) {  // ends: what is discarded frees, and posts at most what frees the rest of itself
     continuation_chain rest;
-    work_.drain(rest);
-    for (const auto& each : reactors_) each->drain(rest);
+    {
+      const std::lock_guard guard(waits_.lock());
+      work_.drain(rest);
+      for (const auto& each : reactors_) each->drain(rest);
+    }
     if (rest.empty() && !end_residents()) return;
     while (continuation* const work = rest.take_first()) {
       work->invoke(*work, continuation::disposition::discard);
@@ -152,31 +152,52 @@ void pool_core::discard_all() noexcept {
   }
 }
 
-/// No worker is in its loop. The rest stays where it would have been, in its order.
-void pool_core::discard_parts(detail::join_word::belongs is_part, const void* whole) noexcept {
+/// Nobody runs (pool_waits.hpp, O2). The rest stays where it would have been, in its order.
+void pool_core::take_parts(detail::waited_work wanted, continuation_chain& parts) noexcept {
+  if (wanted.is_posted == nullptr) return;
   continuation_chain all;
   work_.drain_queues(all);
   continuation_chain rest;
-  continuation_chain parts;
   while (continuation* const work = all.take_first()) {
-    (is_part(*work, whole) ? parts : rest).append(*work);
+    (wanted.is_posted(*work, wanted.whole) ? parts : rest).append(*work);
   }
   if (!rest.empty()) work_.inject.push(rest);
-  while (continuation* const work = parts.take_first()) {
-    work->invoke(*work, continuation::disposition::discard);
+}
+
+/// The same for a worker, whose wait the pool's end waits for: at last whatever it may wait for.
+void pool_core::take_all(continuation_chain& parts) noexcept {
+  if (settings.reactor_threads == 0) {
+    work_.timers.expire_all(parts);
+    for (const auto& each : reactors_) each->drain(parts);
+  }
+  if (parts.empty()) work_.drain_queues(parts);
+}
+
+void pool_core::wait_for(const detail::outside_wait& me, const detail::join_word& end,
+                         detail::waited_work work) noexcept {
+  const auto is_over = [&] { return end.over(); };
+  const auto take = [&](continuation_chain& parts) { take_parts(work, parts); };
+  if (detail::forks::here(*this) == nullptr) {
+    waits_.wait(me, is_over, take);
+  } else {
+    waits_.wait_in_worker(me, is_over, [&](continuation_chain& parts) {
+      take(parts);
+      if (parts.empty()) take_all(parts);
+    });
   }
 }
 
-void pool_core::wait_for(detail::join_word& end, detail::join_word::belongs is_part,
-                         const void* whole) noexcept {
-  // The thread's own: who ends the work may come to it when the wait is over.
-  static thread_local futex_parker parker;
-  if (!end.announce(&parker)) return;
-  outside_.wait(parker, [&] { return end.over(); }, [&] { discard_parts(is_part, whole); });
+detail::outside_wait::outside_wait(pool_core& of) noexcept : of_(of), parker_(lent_parker::take()) {
+  of_.waits().enter(*this);
 }
 
-void detail::join_word::wait_outside(pool_core& of, belongs is_part, const void* whole) noexcept {
-  of.wait_for(*this, is_part, whole);
+detail::outside_wait::~outside_wait() {
+  of_.waits().leave(*this);
+  lent_parker::give_back(parker_);
+}
+
+void detail::outside_wait::until(join_word& end, waited_work work) noexcept {
+  if (end.announce(parker_)) of_.wait_for(*this, end, work);
 }
 
 /// Where workers share a processor with this reactor thread they go first, so that its next batch
@@ -212,9 +233,9 @@ void pool_core::attach() {
     }
     work_.watch.wake_for_certain();
   }
-  if (outside_.worker_begins()) {
+  if (waits_.worker_begins()) {
     mine->run();
-    outside_.worker_left(work_.stopping());
+    waits_.worker_left();
   }
   const std::lock_guard inside(attached_lock_);
   --attached_;
@@ -223,7 +244,7 @@ void pool_core::attach() {
 
 void pool_core::stop() noexcept {
   work_.stop();
-  if (!in_child()) outside_.stopping();
+  if (!in_child()) waits_.stopping();
   if (!in_child() && settings.reactor_threads != 0) dedicated_.stop();
 }
 

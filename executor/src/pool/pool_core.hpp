@@ -16,7 +16,7 @@
 #include "io/io_host.hpp"
 #include "io/reactor.hpp"
 #include "io/reactor_threads.hpp"
-#include "pool/outside_waits.hpp"
+#include "pool/pool_waits.hpp"
 #include "scheduler/scheduler.hpp"
 #include "scheduler/worker.hpp"
 
@@ -41,9 +41,10 @@ class pool_core final : public io_host {
   void work_started() noexcept override { work_.work_started(); }
   void work_finished() noexcept override { work_.work_finished(); }
   [[nodiscard]] pool_statistics statistics() const;
-  /// On a thread that is none of its workers (join_word::wait_outside).
-  void wait_for(detail::join_word& end, detail::join_word::belongs is_part,
-                const void* whole) noexcept;
+  /// Of an outside_wait.
+  void wait_for(const detail::outside_wait& me, const detail::join_word& end,
+                detail::waited_work work) noexcept;
+  [[nodiscard]] pool_waits& waits() noexcept { return waits_; }
   [[nodiscard]] worker_turn turn_of(unsigned index) const noexcept;
   [[nodiscard]] std::chrono::milliseconds queue_age(
       std::chrono::steady_clock::time_point now) const noexcept;
@@ -64,7 +65,8 @@ class pool_core final : public io_host {
   void start_monitor();
   void join_monitor();
   void discard_all() noexcept;
-  void discard_parts(detail::join_word::belongs is_part, const void* whole) noexcept;
+  void take_parts(detail::waited_work wanted, continuation_chain& parts) noexcept;
+  void take_all(continuation_chain& parts) noexcept;
 
   const std::chrono::steady_clock::time_point born_ = steady_now();
   const ticks born_ticks_ = now_ticks();
@@ -73,7 +75,7 @@ class pool_core final : public io_host {
   scheduler work_;
   reactor_threads dedicated_{*this};
 
-  outside_waits outside_;
+  pool_waits waits_;
   std::mutex slots_lock_;
   unsigned slots_used_;
   std::mutex attached_lock_;

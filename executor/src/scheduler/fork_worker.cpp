@@ -28,9 +28,13 @@ bool forks::finish_take(forked& entry, forked* other) noexcept {
   return false;
 }
 
-bool forks::finish_take_below(forked& entry, forked* other) noexcept {
+bool forks::finish_take_below(forked& entry, const join_word& end, forked* other) noexcept {
   if (other == nullptr && !own().finish_get(other)) return false;
   while (other != &entry) {
+    if (end.over()) {
+      static_cast<fork_worker*>(this)->put_back(*other);
+      return false;
+    }
     run(*other);
     if (!own().get(other)) return false;
   }
@@ -41,8 +45,8 @@ void forks::run_postponed() noexcept {
   static_cast<fork_worker*>(this)->run_postponed();
 }
 
-void forks::wait(join_word& end) noexcept {
-  static_cast<fork_worker*>(this)->wait(end);
+void forks::wait(join_word& end, waited_work work) noexcept {
+  static_cast<fork_worker*>(this)->wait(end, work);
 }
 
 bool forks::try_run_one() noexcept {
@@ -63,6 +67,9 @@ constexpr unsigned patient_looks = 64;
 /// Workers looked at in one attempt, of those in use.
 constexpr unsigned looked_at_max = 8;
 
+/// Lies in a queue where a wait begins: what is above is younger. Whose it is does not matter.
+detail::forked mark{[](detail::forked&) noexcept {}};
+
 void pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -79,9 +86,10 @@ struct fork_worker::more_blocks {
   more_blocks* next;
 };
 
-fork_worker::fork_worker(scheduler& all, unsigned index, const pool_core* pool,
-                         worker_counters& counters)
-    : all_(all), index_(index), pool_(pool), counters_(counters), random_(index) {}
+fork_worker::fork_worker(scheduler& all, unsigned index, pool_core* pool, worker_counters& counters)
+    : all_(all), index_(index), pool_(pool), counters_(counters), random_(index) {
+  if (parker_.get() == nullptr) throw std::bad_alloc();
+}
 
 fork_worker::~fork_worker() {
   while (grown_ != nullptr) delete std::exchange(grown_, grown_->next);
@@ -265,41 +273,78 @@ bool fork_worker::expose_others() noexcept {
 }
 
 bool fork_worker::try_run_one() noexcept {
+  if (depth_ >= all_.settings.wait_depth) return false;
   forked* entry = nullptr;
   if (!own().get(entry)) entry = may_steal() ? steal() : nullptr;
   if (entry == nullptr) return false;
   const std::uintptr_t outer = begin_stack();
   ++waits_;
-  run(*entry);
+  run_deeper(*entry);
   --waits_;
   end_stack(outer);
   return true;
 }
 
-void fork_worker::wait(detail::join_word& end) noexcept {
+void fork_worker::run_deeper(forked& entry) noexcept {
+  ++depth_;
+  run(entry);
+  --depth_;
+}
+
+/// Runs an entry of its own queue, if there is one that the wait may run (W5).
+bool fork_worker::run_own(waiting& now) noexcept {
+  forked* entry = nullptr;
+  if (now.own == waiting::entries::none || !own().get(entry)) return false;
+  if (entry == &mark) {
+    const bool its_own =
+        std::exchange(now.own, waiting::entries::older) == waiting::entries::younger;
+    if (its_own) return run_own(now);
+    put_back(mark);  // of a wait below
+    now.own = waiting::entries::none;
+    return false;
+  }
+  const bool older = now.own == waiting::entries::older &&
+                     (now.work.is_forked == nullptr || !now.work.is_forked(*entry, now.work.whole));
+  if (older && depth_ >= all_.settings.wait_depth) {
+    put_back(*entry);
+    now.own = waiting::entries::none;
+    return false;
+  }
+  end_search();
+  if (older) {
+    run_deeper(*entry);
+  } else {
+    run(*entry);
+  }
+  return true;
+}
+
+bool fork_worker::run_stolen_deeper() noexcept {
+  forked* const entry = steal_patiently();
+  if (entry == nullptr) return false;
+  end_search();
+  run_deeper(*entry);
+  return true;
+}
+
+void fork_worker::wait(detail::join_word& end, detail::waited_work work) noexcept {
   const std::uintptr_t outer = begin_stack();
   ++waits_;
+  waiting now{work};
+  const bool marked = !own().empty() && (own().put(&mark) || (grow() && own().put(&mark)));
+  if (!marked) now.own = own().empty() ? waiting::entries::younger : waiting::entries::older;
   while (!end.over()) {
-    forked* entry = nullptr;
     if (next_ != nullptr) {
       run_postponed();
+    } else if (run_own(now) || run_stolen_deeper()) {
       continue;
-    }
-    if (own().get(entry)) {
-      end_search();
-      run(*entry);
-      continue;
-    }
-    entry = steal_patiently();
-    if (entry != nullptr) {
-      end_search();
-      ++depth_;
-      run(*entry);
-      --depth_;
+    } else if (all_.stopping() && !all_.in_child() && pool_ != nullptr) {
+      detail::outside_wait(*pool_).until(end, work);
     } else {
       sleep(end);
     }
   }
+  if (marked && now.own == waiting::entries::younger) take(mark);
   end_search();
   --waits_;
   end_stack(outer);
@@ -309,19 +354,19 @@ void fork_worker::sleep(detail::join_word& end) noexcept {
   detail::refuse(
       all_.in_child(),
       "a wait for forked work in a child of fork(), where the thread that runs it is not");
-  if (!end.announce(&parker_)) return;
+  if (!end.announce(parker_.get())) return;
   const bool open = may_steal();
   if (open) {
     all_.waits.announce(word(), bit(), std::exchange(searches_, false));
     if (expose_others() || others_have_granted()) {
-      end.retract(&parker_);
+      end.retract(parker_.get());
       searches_ = all_.waits.leave(word(), bit(), false);
       return;
     }
   }
   counters_.fork_sleep.add(1);
-  parker_.wait(-1);
-  end.retract(&parker_);
+  (*parker_).wait(-1);
+  end.retract(parker_.get());
   if (open) searches_ = all_.waits.leave(word(), bit(), false);
 }
 

@@ -18,8 +18,13 @@
 //     (invoke, task_group::wait) cannot.
 // W4  A wait sleeps in a set of its own, beside that of the parked: it is woken for forked work, or
 //     by the end that it waits for, but not for events and posted work, which it may not run.
-// W5  A wait on the stack of another: only by steals, which wait_depth bounds. What it runs of its
-//     own queue is its own work (forks.hpp, F2).
+// W5  A wait on the stack of another is by what wait_depth bounds: by a steal, or by an entry of
+// its
+//     own queue that is older than the wait, and not of what it waits for. A mark in the queue
+//     tells older from younger. All else runs on the stack as calls would. Where wait_depth is
+//     reached, forks are calls, and the wait leaves older entries to thieves.
+// W6  In a pool that stops, a wait ends by what has begun, or because nobody is left to run it
+//     (pool/pool_waits.hpp).
 // Tests: fork_join_test, task_group_test, tests/simulation (pool_forks, pool_long_forks)
 #pragma once
 
@@ -28,7 +33,7 @@
 #include <bwos/base/atomic.hpp>
 #include <bwos/base/cache_line.hpp>
 #include <bwos/fork/forks.hpp>
-#include "base/futex_parker.hpp"
+#include "base/lent_parker.hpp"
 #include "base/random.hpp"
 #include "scheduler/counters.hpp"
 
@@ -40,7 +45,7 @@ class fork_worker final : public detail::forks {
  public:
   using forked = detail::forked;
 
-  fork_worker(scheduler& all, unsigned index, const pool_core* pool, worker_counters& counters);
+  fork_worker(scheduler& all, unsigned index, pool_core* pool, worker_counters& counters);
   ~fork_worker();
 
   // The worker.
@@ -76,14 +81,25 @@ class fork_worker final : public detail::forks {
   /// Its coroutines shall let events in (W3). For the monitor.
   void ask_to_yield() noexcept;
   /// Ends its wait's sleep: after a claim in the set of waits.
-  void wake() noexcept { parker_.wake(); }
+  void wake() noexcept { (*parker_).wake(); }
   [[nodiscard]] const pool_core* pool() const noexcept { return pool_; }
 
  private:
   friend detail::forks;
   struct more_blocks;
 
+  struct waiting {
+    /// Of its own queue, which it may run: all, as long as they are younger than the wait; then
+    /// older ones as well; none any more.
+    enum class entries : std::uint8_t { younger, older, none };
+    detail::waited_work work;
+    entries own = entries::younger;
+  };
+
   [[nodiscard]] bool grow() noexcept;
+  [[nodiscard]] bool run_own(waiting& now) noexcept;
+  [[nodiscard]] bool run_stolen_deeper() noexcept;
+  void run_deeper(forked& entry) noexcept;
   put_result finish_put(forked& entry) noexcept;
   void put_back(forked& entry) noexcept;
   void run_postponed() noexcept;
@@ -91,7 +107,7 @@ class fork_worker final : public detail::forks {
   void end_use() noexcept;
   [[nodiscard]] bool must_yield() const noexcept;
   bool try_run_one() noexcept;
-  void wait(detail::join_word& end) noexcept;
+  void wait(detail::join_word& end, detail::waited_work work) noexcept;
   void sleep(detail::join_word& end) noexcept;
   void end_search() noexcept;
   [[nodiscard]] bool may_steal() const noexcept;
@@ -103,7 +119,7 @@ class fork_worker final : public detail::forks {
 
   scheduler& all_;
   const unsigned index_;
-  const pool_core* const pool_;
+  pool_core* const pool_;
   worker_counters& counters_;
   random_source random_;
   more_blocks* grown_ = nullptr;
@@ -111,7 +127,7 @@ class fork_worker final : public detail::forks {
   unsigned waits_ = 0;     // waits on this stack
   bool used_ = false;      // as in_use_
   bool searches_ = false;  // counted as a searcher in the set of waits
-  futex_parker parker_;
+  lent_parker parker_;
   alignas(cache_line) atomic<bool> in_use_{false};
   atomic<bool> yield_asked_{false};
 };

@@ -148,6 +148,7 @@ void scheduler::stop() noexcept {
   stopping_.store(true, std::memory_order_seq_cst);
   if (in_child()) return;  // there is nobody to wake, and the reactors are the parent's
   wake_all();
+  for (unsigned i = 0; i < slots(); ++i) slot(i).forks().wake();
   watch.wake_for_certain();
   moved.note();
 }

@@ -3,7 +3,8 @@
 // thread.
 #include "io/worker_context.hpp"
 
-#include <bwos/fork/here.hpp>
+#include <bwos/fork/forks.hpp>
+#include <cstdlib>
 #include <utility>
 
 #include "machine.hpp"
@@ -26,5 +27,12 @@ detail::forks* detail::current_forks() noexcept {
 detail::forks* detail::set_current_forks(forks* to) noexcept {
   return std::exchange(simulation::machine::current()->running()->forks, to);
 }
+
+// A simulated worker belongs to no pool, and waits in none that stops.
+detail::outside_wait::outside_wait(pool_core& of) noexcept : of_(of), parker_(nullptr) {
+  std::abort();
+}
+detail::outside_wait::~outside_wait() = default;
+void detail::outside_wait::until(join_word& /*end*/, waited_work /*work*/) noexcept {}
 
 }  // namespace bwos

@@ -21,14 +21,17 @@
 // F1  What a worker has forked it has taken back, or others have stolen, before it begins another
 //     task; or it holds it while it lets events in (fork_worker.hpp, W3).
 // F2  Entries are stolen oldest first. So where the entry of a fork has been stolen, nothing older
-//     is left in that queue.
+//     is left in that queue. Where a wait of its own worker has run it, that has ended when the
+//     fork's parent comes to it.
 // F3  A coroutine goes on by a jump from another one. Where the compiler makes calls of jumps (g++
 //     without -O2), the stack grows by each; so where it has grown by stack_max, the next one goes
 //     through the worker's loop. Tests: fork_join_test (needs_no_stack_*)
 
 namespace bwos {
 
+class futex_parker;
 class pool_core;
+class pool_waits;
 struct continuation;
 
 namespace detail {
@@ -61,8 +64,7 @@ class join_word {
     }
   }
 
-  // The waiter. `parker` outlives the pool's workers: the thread that ends the work may come to it
-  // late.
+  // The waiter. `parker` is never freed: the thread that ends the work may come to it late.
 
   /// False: it is over.
   bool announce(void* parker) noexcept {
@@ -79,16 +81,40 @@ class join_word {
     word_.compare_exchange_strong(expected, 0, acquire);
   }
 
-  /// On a thread that is no worker of `of`: sleeps until the end. What the end waits for and the
-  /// pool has queued, but will not run any more, is discarded: `is_part` tells which it is.
-  using belongs = bool (*)(const continuation& work, const void* whole) noexcept;
-  void wait_outside(pool_core& of, belongs is_part, const void* whole) noexcept;
-
  private:
   static constexpr std::uintptr_t over_value = 1;
   static void wake(std::uintptr_t parker) noexcept;
 
   atomic<std::uintptr_t> word_{0};
+};
+
+/// What belongs to a wait. Of what is posted: where the pool stops and will not run it any more, it
+/// is discarded. Of what is forked: it runs on top of the wait, however deep waits are nested.
+struct waited_work {
+  bool (*is_posted)(const continuation& work, const void* whole) noexcept = nullptr;
+  bool (*is_forked)(const forked& work, const void* whole) noexcept = nullptr;
+  const void* whole = nullptr;
+};
+
+/// A wait of a thread that is no worker, or of a worker of a pool that stops. The pool's end waits
+/// for its end.
+class outside_wait {
+ public:
+  /// Before the work is queued.
+  explicit outside_wait(pool_core& of) noexcept;
+  ~outside_wait();
+  outside_wait(const outside_wait&) = delete;
+  outside_wait& operator=(const outside_wait&) = delete;
+
+  /// Sleeps until `end` is over.
+  void until(join_word& end, waited_work work) noexcept;
+
+ private:
+  friend pool_waits;
+
+  pool_core& of_;
+  futex_parker* parker_;  // null: there was no memory for it
+  outside_wait* next_ = nullptr;
 };
 
 class forks {
@@ -126,14 +152,15 @@ class forks {
     return finish_take(entry, quickly ? youngest : nullptr);
   }
 
-  /// Runs what lies above `entry` and takes that back. False: somebody else has it.
-  bool take_below_others(forked& entry) noexcept {
+  /// Runs what lies above `entry`, whose end is `end`, and takes that back. False: somebody else
+  /// has it; or it is over, as a wait has run it (fork_worker.hpp, W5).
+  bool take_below_others(forked& entry, const join_word& end) noexcept {
     forked* youngest;
     const bool quickly = own().get_quickly(youngest);
     if (quickly && youngest == &entry) [[likely]] {
       return true;
     }
-    return finish_take_below(entry, quickly ? youngest : nullptr);
+    return finish_take_below(entry, end, quickly ? youngest : nullptr);
   }
 
   /// What a coroutine's await_suspend returns, so that `next` goes on (F3).
@@ -156,7 +183,7 @@ class forks {
 
   /// Until `end` is over: runs what is forked here, then what it can steal of others' forks; else
   /// it sleeps.
-  void wait(join_word& end) noexcept;
+  void wait(join_word& end, waited_work work = {}) noexcept;
 
   /// Runs one piece of forked work, of this worker or another. False: there was none.
   bool try_run_one() noexcept;
@@ -197,7 +224,7 @@ class forks {
   queue_type::owner& own() noexcept { return queue_.as_owner(); }
   // `other`: what the queue gave instead of `entry`; null: the get is to be finished.
   bool finish_take(forked& entry, forked* other) noexcept;
-  bool finish_take_below(forked& entry, forked* other) noexcept;
+  bool finish_take_below(forked& entry, const join_word& end, forked* other) noexcept;
 
   queue_type queue_;
   std::coroutine_handle<> next_;

@@ -80,6 +80,10 @@ class alignas(cache_line) fork_queue {
       return got;
     }
 
+    bool empty() const noexcept {
+      return queue_.bottom_.load(std::memory_order_relaxed) <=
+             queue_.top_.load(std::memory_order_relaxed);
+    }
     void suspend_puts() noexcept { limit_ = 0; }
     std::size_t growth() const noexcept { return 0; }
     void grow(block* /*none*/) noexcept {}
