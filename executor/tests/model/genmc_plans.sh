@@ -144,7 +144,7 @@ for each in "${wanted[@]}"; do
 done
 
 # As written, at length.
-for plan in 'BLOCKS=0 BATCH=2' 'BLOCKS=5 BATCH=2' BLOCKS=0 BLOCKS=1 BLOCKS=2 BLOCKS=3 BLOCKS=4 BLOCKS=5 BLOCKS=6 BLOCKS=7; do
+for plan in 'BLOCKS=0 BATCH=2 SHARE=0' 'BLOCKS=5 BATCH=2 SHARE=0' BLOCKS=0 BLOCKS=2 BLOCKS=5 BLOCKS=7; do
   slow fifo - passes "$plan"
 done
 # shellcheck disable=SC2034  # genmc.sh reads it
