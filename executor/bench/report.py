@@ -57,7 +57,11 @@ def progress(what, number, rounds):
 
 def head(title):
     commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+    cpu = {}
+    for line in open("/proc/cpuinfo"):
+        key, _, value = line.partition(":")
+        cpu.setdefault(key.strip(), value.strip())
+    model = f"{cpu.get('model name', '?')} (family {cpu.get('cpu family', '?')}, model {cpu.get('model', '?')})"
     return [
         f"{title}, {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, commit {commit.stdout.strip()}",
         f"{model}, {os.cpu_count()} CPUs, Linux {platform.release()}; load {os.getloadavg()[0]:.1f} at the start",
