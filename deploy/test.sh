@@ -72,11 +72,13 @@ told() {
 build_and_test_release() { configure release -DBWOS_BENCH=ON && compile release && suite release "$@"; }
 build_and_test_asan() { configure asan -DBWOS_BENCH=OFF && compile asan && suite asan; }
 build_and_test_tsan() { configure tsan -DBWOS_BENCH=OFF && compile tsan && suite tsan; }
-coroutines='^(task|spawn)'
+coroutines='^(task|spawn|fork_join|workers/fork_join)'
 # Unoptimized code is where a coroutine's stack could grow, so there the coroutine tests must run with both compilers.
 build_and_test_clang() { configure clang -DBWOS_BENCH=ON && compile clang && suite clang --tests-regex "$coroutines"; }
 build_and_test_debug() {
-  configure debug -DBWOS_BENCH=OFF && compile debug --target executor/all && suite debug --tests-regex "$coroutines"
+  configure debug -DBWOS_BENCH=OFF &&
+    compile debug --target task_test task_handshake_test task_group_test task_graph_test spawn_test fork_join_test &&
+    suite debug --tests-regex "$coroutines"
 }
 
 # fuzz NAME: for a minute, from the kept corpus and what earlier runs added to build/fuzz. A failing input is kept there.
@@ -148,7 +150,7 @@ run_all() {
   step 'release: build and suite' build_and_test_release
   step 'clang: build without warnings, coroutine tests' build_and_test_clang
   step 'clang-tidy' check_tidy
-  step 'debug: the executor, coroutine tests' build_and_test_debug
+  step 'debug: coroutine tests' build_and_test_debug
   step 'address and undefined behaviour sanitizers: build and suite' build_and_test_asan
   step 'thread sanitizer: build and suite' build_and_test_tsan
   step 'HTTP/2: h2spec' run_h2spec
