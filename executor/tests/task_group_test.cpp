@@ -18,6 +18,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "pool_fixture.hpp"
@@ -368,19 +369,108 @@ fork_task<> through(pool& other) {
   co_await other.schedule();
 }
 
-// The children of its own group are a wait's own, so that they do not count; these are another's.
+fork_task<> twice_through(pool& other) {
+  co_await fork_join(through(other), through(other));
+}
+
+// One of the children's waits runs the next child, and so on: but for wait_depth, all of them.
 TEST(task_group, waits_for_what_is_elsewhere_do_not_pile_up_on_the_stack) {
   pool one(futex_pool(1));
   pool other(futex_pool(1));
   constexpr int count = 100'000 / sanitizer_divisor;
   std::atomic<int> ended{0};
-  parallel_for(one, 0, count,
-               [&](int) {
-                 sync_wait(one, through(other));
-                 ended.fetch_add(1);
-               },
-               {.grain = 1});
+  const auto body = [&](int) {
+    sync_wait(one, through(other));
+    ended.fetch_add(1);
+  };
+  parallel_for(one, 0, count, body, {.grain = 1});
   ASSERT_EQ(ended.load(), count);
+}
+
+class full_depth : public ::testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(wait_depth, full_depth, ::testing::Values(1, 2, 64),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(full_depth, hides_nothing_that_a_wait_needs) {
+  for (const unsigned workers : {1U, 2U}) {
+    for (const steal_kind steal : {steal_kind::random, steal_kind::none}) {
+      options how = futex_pool(workers);
+      how.wait_depth = GetParam();
+      how.steal = steal;
+      pool some(how);
+      pool other(futex_pool(1));
+      std::atomic<int> ended{0};
+      const auto count_one = [&] { ended.fetch_add(1); };
+      const auto body = [&](int) {
+        sync_wait(some, twice_through(other));
+        task_group a(some);
+        task_group b(some);
+        a.run(count_one);
+        b.run(count_one);
+        a.wait();
+        b.wait();
+        sync_wait(some, through(other));
+      };
+      parallel_for(some, 0, 300, body, {.grain = 1});
+      sync_wait(some, [&] {
+        task_group group(some);
+        for (int i = 0; i < 300; ++i) group.run([&] { sync_wait(some, twice_through(other)); });
+        group.wait();
+      });
+      ASSERT_EQ(ended.load(), 600);
+    }
+  }
+}
+
+TEST(stopped_pool, a_wait_ends_though_its_work_comes_back_late) {
+  pool other(futex_pool(1));
+  pool one(futex_pool(1));
+  std::atomic<bool> away{false};
+  bool canceled = false;
+  const auto root = [&]() -> task<> {
+    co_await other.schedule();
+    away = true;
+    std::this_thread::sleep_for(20ms);
+    co_await one.schedule();
+  };
+  call handler([&] { canceled = is_canceled([&] { sync_wait(one, root()); }); });
+  one.post(handler);
+  while (!away) std::this_thread::yield();
+  one.stop();
+  one.join();
+  ASSERT_TRUE(canceled);
+}
+
+/// Posts that much when it ends.
+struct posts_at_its_end {
+  pool* to;
+  int count;
+  posts_at_its_end(pool& where, int much) : to(&where), count(much) {}
+  posts_at_its_end(posts_at_its_end&& other) noexcept
+      : to(std::exchange(other.to, nullptr)), count(other.count) {}
+  posts_at_its_end& operator=(posts_at_its_end&&) = delete;
+  ~posts_at_its_end() {
+    for (int i = 0; to != nullptr && i < count; ++i) heap_call::post(*to, [] {});
+  }
+};
+
+TEST(stopped_pool, what_its_waits_discard_may_post) {
+  for (int round = 0; round < 20; ++round) {
+    pool four(futex_pool(4));
+    std::atomic<int> waiting{0};
+    const auto sleeper = [](posts_at_its_end) -> task<> { co_await sleep_for(1h); };
+    for (int i = 0; i < 4; ++i) {
+      heap_call::post(four, [&] {
+        ++waiting;
+        while (waiting < 4) std::this_thread::yield();
+        EXPECT_TRUE(is_canceled([&] { sync_wait(four, sleeper({four, 300})); }));
+      });
+    }
+    while (waiting < 4) std::this_thread::yield();
+    for (int i = 0; i < 20; ++i) spawn(four, sleeper({four, 200}));
+    four.stop();
+    four.join();
+  }
 }
 
 TEST(stopped_pool, a_worker_that_waits_for_what_was_posted_is_told_that_it_will_not_run) {
@@ -407,23 +497,29 @@ TEST(stopped_pool, a_worker_that_waits_for_what_was_posted_is_told_that_it_will_
 }
 
 TEST(stopped_pool, a_worker_that_waits_for_a_timer_is_told_that_it_is_not_kept) {
-  for (const parking& on : {on_futexes, on_private_sets, on_a_shared_set}) {
-    pool two(options_of(on, 2));
-    std::atomic<int> waiting{0};
-    std::atomic<int> canceled{0};
-    const auto sleeper = []() -> task<> { co_await sleep_for(1h); };
-    const auto body = [&] {
-      ++waiting;
-      if (is_canceled([&] { sync_wait(two, sleeper()); })) ++canceled;
-    };
-    call first(body);
-    call second(body);
-    two.post(first, wake_rule::at_once);
-    two.post(second, wake_rule::at_once);
-    while (waiting != 2) std::this_thread::yield();
-    two.stop();
-    two.join();
-    ASSERT_EQ(canceled, 2);
+  for (const unsigned reactor_threads : {0U, 1U}) {
+    for (const parking& on : {on_futexes, on_private_sets, on_a_shared_set}) {
+      if (reactor_threads != 0 && on.reactor == reactor_kind::none) continue;
+      options how = options_of(on, 2);
+      how.reactor_threads = reactor_threads;
+      if (reactor_threads != 0) how.reactor_group = 1;
+      pool two(how);
+      std::atomic<int> waiting{0};
+      std::atomic<int> canceled{0};
+      const auto sleeper = []() -> task<> { co_await sleep_for(1h); };
+      const auto body = [&] {
+        ++waiting;
+        if (is_canceled([&] { sync_wait(two, sleeper()); })) ++canceled;
+      };
+      call first(body);
+      call second(body);
+      two.post(first, wake_rule::at_once);
+      two.post(second, wake_rule::at_once);
+      while (waiting != 2) std::this_thread::yield();
+      two.stop();
+      two.join();
+      ASSERT_EQ(canceled, 2);
+    }
   }
 }
 
@@ -450,14 +546,12 @@ TEST(invoke, an_idle_worker_gets_at_what_waits_under_a_long_task) {
     const std::lock_guard guard(lock);
     threads.insert(std::this_thread::get_id());
   };
-  const auto begun = std::chrono::steady_clock::now();
   sync_wait(two, [&] {
     task_group group(two);
     for (int i = 0; i < 20; ++i) group.run(leaf);
     group.wait();
   });
   EXPECT_EQ(threads.size(), 2U);
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, 38ms) << "one after the other: 40 ms";
 }
 
 TEST(task_group, two_pools_may_wait_for_each_other) {

@@ -2,14 +2,15 @@
 // Parkers that are never freed: who ends a wait may come to the waiter's parker when the wait, its
 // thread and its pool are gone. All that it does then is to wake somebody early, who looks again.
 //
-// STATE  A list of those that nobody has. Who takes one takes the whole list for a moment, and puts
-// back the rest; who meets nothing there makes a new one. So there is no lock that a child of
-// fork() could find taken, and no ABA.
+// STATE  A stack of those that nobody has (Treiber, RJ 5118, 1986). Its head is an address, 48
+// bits, and a tag that grows with each change: a head that has come back has another tag, so that
+// who slept between its load and its exchange fails. No lock, which a child of fork() could find
+// taken.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <new>
-#include <utility>
 
 #include "base/futex_parker.hpp"
 
@@ -30,37 +31,52 @@ class lent_parker {
   // Any thread.
 
   static futex_parker* take() noexcept {
-    // [lent.take] acquire: the links were written by those who gave them back. Partner:
+    // [lent.take.look] acquire: the link of the first was written by who gave it back. Partner:
     // [lent.give_back].
-    kept* const all = free.exchange(nullptr, std::memory_order_acquire);
-    if (all == nullptr) return new (std::nothrow) kept;
-    put_back(std::exchange(all->next, nullptr));
-    all->forget();
-    return all;
+    std::uint64_t seen = head.load(std::memory_order_acquire);
+    for (;;) {  // ends: another thread has taken or given back
+      kept* const first = address_of(seen);
+      if (first == nullptr) return new (std::nothrow) kept;
+      // [lent.next] relaxed: of one that somebody else has taken meanwhile it may be anything, and
+      // then the exchange fails. Partner: [lent.link].
+      kept* const next = first->next.load(std::memory_order_relaxed);
+      // [lent.take] acquire/acquire: as the look. Partner: [lent.give_back].
+      if (head.compare_exchange_weak(seen, changed(seen, next), std::memory_order_acquire,
+                                     std::memory_order_acquire)) {
+        first->forget();
+        return first;
+      }
+    }
   }
+
   static void give_back(futex_parker* parker) noexcept {
-    if (parker != nullptr) put_back(static_cast<kept*>(parker));
+    if (parker == nullptr) return;
+    auto* const mine = static_cast<kept*>(parker);
+    // [lent.look] relaxed: decided by the exchange. Partner: [lent.give_back].
+    std::uint64_t seen = head.load(std::memory_order_relaxed);
+    do {
+      // [lent.link] relaxed: published by the exchange. Partner: [lent.next].
+      mine->next.store(address_of(seen), std::memory_order_relaxed);
+      // [lent.give_back] release/relaxed: publishes the link. Partner: [lent.take].
+    } while (!head.compare_exchange_weak(seen, changed(seen, mine), std::memory_order_release,
+                                         std::memory_order_relaxed));
   }
 
  private:
   struct kept : futex_parker {
-    kept* next = nullptr;
+    std::atomic<kept*> next{nullptr};
   };
 
-  static void put_back(kept* first) noexcept {
-    if (first == nullptr) return;
-    kept* last = first;
-    while (last->next != nullptr) last = last->next;
-    // [lent.look] relaxed: decided by the compare-exchange. Partner: [lent.give_back].
-    kept* seen = free.load(std::memory_order_relaxed);
-    do {
-      last->next = seen;
-      // [lent.give_back] release/relaxed: publishes the links. Partner: [lent.take].
-    } while (!free.compare_exchange_weak(seen, first, std::memory_order_release,
-                                         std::memory_order_relaxed));
+  static constexpr unsigned address_bits = 48;  // of user space, where nobody asks for more
+  static kept* address_of(std::uint64_t word) noexcept {
+    return reinterpret_cast<kept*>(word & ((std::uint64_t{1} << address_bits) - 1));
+  }
+  static std::uint64_t changed(std::uint64_t word, kept* first) noexcept {
+    return (((word >> address_bits) + 1) << address_bits) | reinterpret_cast<std::uintptr_t>(first);
   }
 
-  inline static constinit std::atomic<kept*> free{nullptr};  // no step of a simulated schedule
+  // std::atomic: no step of a simulated schedule.
+  inline static constinit std::atomic<std::uint64_t> head{0};
 
   futex_parker* mine_;
 };

@@ -40,6 +40,10 @@ class io_host {
   virtual void post(continuation& work) noexcept = 0;
   /// What a dedicated reactor thread has found ready, in its order; not empty.
   virtual void deliver(continuation_chain ready) noexcept = 0;
+  /// A dedicated reactor thread begins; false: it shall not, as its host stops.
+  virtual bool reactor_thread_begins() noexcept { return true; }
+  /// It delivers nothing more.
+  virtual void reactor_thread_left() noexcept {}
   virtual void work_started() noexcept = 0;
   virtual void work_finished() noexcept = 0;
 

@@ -19,6 +19,7 @@ void reactor_threads::start() {
 }
 
 void reactor_threads::run(reactor& mine) noexcept {
+  if (!to_.reactor_thread_begins()) return;
   mine.start();
   // [reactor_threads.stopping] relaxed: the wake that follows the store makes for another look, and
   // the joiner orders the rest. Partner: [reactor_threads.stop].
@@ -27,6 +28,7 @@ void reactor_threads::run(reactor& mine) noexcept {
     mine.wait(ready);
     if (!ready.empty()) to_.deliver(ready);
   }
+  to_.reactor_thread_left();
 }
 
 void reactor_threads::stop() noexcept {

@@ -135,6 +135,7 @@ pool_core::~pool_core() {
   join_monitor();  // one that was attached after join() may have begun it anew
   discard_all();
   waits_.wait_until_all_have_left();
+  discard_all();  // what their discards have posted
 }
 
 void pool_core::discard_all() noexcept {
@@ -166,10 +167,8 @@ void pool_core::take_parts(detail::waited_work wanted, continuation_chain& parts
 
 /// The same for a worker, whose wait the pool's end waits for: at last whatever it may wait for.
 void pool_core::take_all(continuation_chain& parts) noexcept {
-  if (settings.reactor_threads == 0) {
-    work_.timers.expire_all(parts);
-    for (const auto& each : reactors_) each->drain(parts);
-  }
+  work_.timers.expire_all(parts);
+  for (const auto& each : reactors_) each->drain(parts);
   if (parts.empty()) work_.drain_queues(parts);
 }
 

@@ -31,10 +31,18 @@ class pool_core final : public io_host {
   pool_core& operator=(const pool_core&) = delete;
 
   void start();  // the threads
-  void post(continuation& work) noexcept override { work_.post(work); }
+  void post(continuation& work) noexcept override {
+    work_.post(work);
+    tell_if_stopping();
+  }
+  bool reactor_thread_begins() noexcept override { return waits_.worker_begins(); }
+  void reactor_thread_left() noexcept override { waits_.worker_left(); }
   void deliver(continuation_chain ready) noexcept override;
   void yield(continuation& work) noexcept { work_.yield(work); }
-  void post_long(lane_entry& entry) noexcept { work_.post_long(entry); }
+  void post_long(lane_entry& entry) noexcept {
+    work_.post_long(entry);
+    tell_if_stopping();
+  }
   void attach();
   void stop() noexcept;
   void join();
@@ -64,6 +72,12 @@ class pool_core final : public io_host {
   void start_workers();
   void start_monitor();
   void join_monitor();
+  /// Something has been queued, which a wait may have to discard.
+  void tell_if_stopping() noexcept {
+    if (work_.stopping() && !in_child()) [[unlikely]] {
+      waits_.look_again();
+    }
+  }
   void discard_all() noexcept;
   void take_parts(detail::waited_work wanted, continuation_chain& parts) noexcept;
   void take_all(continuation_chain& parts) noexcept;

@@ -7,8 +7,9 @@
 // O1  A waiter is told of the end of its work by the work (join_word), and that nobody runs any
 // more
 //     by the last worker: both wake its parker, behind what they tell.
-// O2  Nobody runs: the pool is stopping, and each worker has left its loop or waits here. A worker
-//     leaves its wait with the lock only. So who holds the lock while nobody runs may drain queues,
+// O2  Nobody runs: the pool is stopping, and each thread of it, workers and reactor threads, has
+//     left its loop or waits here. A worker leaves its wait with the lock only, and does not count
+//     as waiting while it discards. So who holds the lock while nobody runs may drain queues,
 //     timers and reactors. What is drained is discarded without the lock: destructors may do as
 //     they like.
 // O3  The pool's end waits until no waiter is left, so that none touches what is gone.
@@ -49,7 +50,7 @@ class pool_waits {
   template <class IsOver, class Take>
   void wait(const waiter& me, const IsOver& is_over, const Take& take) {
     std::unique_lock guard(lock_);
-    sleep(guard, me, is_over, take);
+    sleep(guard, me, is_over, take, false);
   }
   /// The same of a worker, in its loop.
   template <class IsOver, class Take>
@@ -57,7 +58,7 @@ class pool_waits {
     std::unique_lock guard(lock_);
     ++blocked_;
     tell_if_nobody_runs();
-    sleep(guard, me, is_over, take);
+    sleep(guard, me, is_over, take, true);
     --blocked_;
   }
 
@@ -75,6 +76,12 @@ class pool_waits {
   void stopping() {
     const std::lock_guard guard(lock_);
     stopping_ = true;
+    tell_if_nobody_runs();
+  }
+
+  /// Something has been queued while the pool stops.
+  void look_again() {
+    const std::lock_guard guard(lock_);
     tell_if_nobody_runs();
   }
 
@@ -96,10 +103,12 @@ class pool_waits {
 
   template <class IsOver, class Take>
   void sleep(std::unique_lock<std::mutex>& guard, const waiter& me, const IsOver& is_over,
-             const Take& take) {
+             const Take& take, bool in_worker) {
     while (!is_over()) {
       continuation_chain parts;
       if (nobody_runs()) take(parts);
+      const bool runs = in_worker && !parts.empty();
+      if (runs) --blocked_;
       guard.unlock();
       if (!parts.empty()) {
         while (continuation* const work = parts.take_first()) {
@@ -111,13 +120,17 @@ class pool_waits {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
       guard.lock();
+      if (runs) {
+        ++blocked_;
+        tell_if_nobody_runs();
+      }
     }
   }
 
   std::mutex lock_;
   std::condition_variable left_;
   waiter* waiting_ = nullptr;
-  unsigned workers_ = 0;  // in their loops
+  unsigned workers_ = 0;  // in their loops; reactor threads, too
   unsigned blocked_ = 0;  // of these
   bool stopping_ = false;
 };

@@ -67,9 +67,6 @@ constexpr unsigned patient_looks = 64;
 /// Workers looked at in one attempt, of those in use.
 constexpr unsigned looked_at_max = 8;
 
-/// Lies in a queue where a wait begins: what is above is younger. Whose it is does not matter.
-detail::forked mark{[](detail::forked&) noexcept {}};
-
 void pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -123,6 +120,7 @@ void fork_worker::put_back(forked& entry) noexcept {
   if (own().put_quickly(&entry)) return;
   detail::refuse(!own().finish_put(&entry),
                  "a fork queue has no room for what was just taken from it");
+  if (depth_ >= all_.settings.wait_depth) own().suspend_puts();
   if (all_.steals && !all_.in_child()) all_.wake_for_forks(index_);
 }
 
@@ -286,7 +284,7 @@ bool fork_worker::try_run_one() noexcept {
 }
 
 void fork_worker::run_deeper(forked& entry) noexcept {
-  ++depth_;
+  if (++depth_ >= all_.settings.wait_depth) own().suspend_puts();
   run(entry);
   --depth_;
 }
@@ -295,23 +293,17 @@ void fork_worker::run_deeper(forked& entry) noexcept {
 bool fork_worker::run_own(waiting& now) noexcept {
   forked* entry = nullptr;
   if (now.own == waiting::entries::none || !own().get(entry)) return false;
-  if (entry == &mark) {
-    const bool its_own =
-        std::exchange(now.own, waiting::entries::older) == waiting::entries::younger;
-    if (its_own) return run_own(now);
-    put_back(mark);  // of a wait below
-    now.own = waiting::entries::none;
-    return false;
-  }
-  const bool older = now.own == waiting::entries::older &&
-                     (now.work.is_forked == nullptr || !now.work.is_forked(*entry, now.work.whole));
-  if (older && depth_ >= all_.settings.wait_depth) {
+  const bool counts =
+      now.own == waiting::entries::older &&
+      (now.work.is_forked == nullptr || !now.work.is_forked(*entry, now.work.whole));
+  // A group's children may lie below: then there is no other way to them.
+  if (counts && depth_ >= all_.settings.wait_depth && now.work.is_forked == nullptr) {
     put_back(*entry);
     now.own = waiting::entries::none;
     return false;
   }
   end_search();
-  if (older) {
+  if (counts) {
     run_deeper(*entry);
   } else {
     run(*entry);
@@ -331,8 +323,8 @@ void fork_worker::wait(detail::join_word& end, detail::waited_work work) noexcep
   const std::uintptr_t outer = begin_stack();
   ++waits_;
   waiting now{work};
-  const bool marked = !own().empty() && (own().put(&mark) || (grow() && own().put(&mark)));
-  if (!marked) now.own = own().empty() ? waiting::entries::younger : waiting::entries::older;
+  while (next_ != nullptr) run_postponed();
+  now.own = own().empty() ? waiting::entries::younger : waiting::entries::older;
   while (!end.over()) {
     if (next_ != nullptr) {
       run_postponed();
@@ -344,7 +336,6 @@ void fork_worker::wait(detail::join_word& end, detail::waited_work work) noexcep
       sleep(end);
     }
   }
-  if (marked && now.own == waiting::entries::younger) take(mark);
   end_search();
   --waits_;
   end_stack(outer);

@@ -20,9 +20,10 @@
 //     by the end that it waits for, but not for events and posted work, which it may not run.
 // W5  A wait on the stack of another is by what wait_depth bounds: by a steal, or by an entry of
 // its
-//     own queue that is older than the wait, and not of what it waits for. A mark in the queue
-//     tells older from younger. All else runs on the stack as calls would. Where wait_depth is
-//     reached, forks are calls, and the wait leaves older entries to thieves.
+//     own queue that was there before the wait, and is not a child of the group that it waits for.
+//     All else runs on the stack as calls would. Where wait_depth is reached, forks are calls: the
+//     puts are suspended. So what is queued then is from below, and a wait for something elsewhere
+//     leaves it to others.
 // W6  In a pool that stops, a wait ends by what has begun, or because nobody is left to run it
 //     (pool/pool_waits.hpp).
 // Tests: fork_join_test, task_group_test, tests/simulation (pool_forks, pool_long_forks)
@@ -89,8 +90,8 @@ class fork_worker final : public detail::forks {
   struct more_blocks;
 
   struct waiting {
-    /// Of its own queue, which it may run: all, as long as they are younger than the wait; then
-    /// older ones as well; none any more.
+    /// What its own queue has for it: only what is younger than the wait; also what is older; or
+    /// nothing that it may run.
     enum class entries : std::uint8_t { younger, older, none };
     detail::waited_work work;
     entries own = entries::younger;
