@@ -10,11 +10,9 @@
 #include <benchmark/benchmark.h>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <thread>
 
 #include <bwos/queue/fifo_queue.hpp>
 #include "base/random.hpp"
@@ -45,29 +43,17 @@ class ring {
   std::array<value, capacity> entries_;
 };
 
-/// Range 0: entries per steal.
+/// Ranges: entries per steal at most, and the share of all that the thief may take, in %.
 template <class Queue>
 void owner_with_thief(benchmark::State& state) {
-  const auto queue = std::make_unique<Queue>();
-  auto& owner = queue->as_owner();
   const auto batch_max = static_cast<std::size_t>(state.range(0));
-  std::atomic<bool> done{false};
-  std::size_t stolen = 0;
-  std::thread robber([&] {
-    random_source random(1);
-    const auto thief = queue->as_thief();
-    value batch[Queue::block_entries];
-    const std::size_t max = batch_max < Queue::block_entries ? batch_max : Queue::block_entries;
-    while (!done.load(std::memory_order_relaxed)) {
-      const std::size_t block = random.below(Queue::block_count);
-      if (thief.sample(block)) stolen += thief.steal(block, batch, max).count;
-    }
+  const std::size_t max = batch_max < Queue::block_entries ? batch_max : Queue::block_entries;
+  random_source random(1);
+  owner_beside_thief<Queue>(state, state.range(1), [&](Queue& queue, value* batch) {
+    const auto thief = queue.as_thief();
+    const std::size_t block = random.below(Queue::block_count);
+    return thief.sample(block) ? thief.steal(block, batch, max).count : std::size_t{0};
   });
-  std::size_t operations = 0;
-  for (auto _ : state) operations += fill_and_drain(owner);
-  done.store(true, std::memory_order_relaxed);
-  robber.join();
-  report_stolen(state, operations, stolen);
 }
 
 /// share() before every get: the price of being work-conserving when somebody is idle.
@@ -93,21 +79,15 @@ BENCHMARK(owner_alone<mutex_queue<value, 64, 128>>)->Name("alone/mutex");
 BENCHMARK(owner_shares_before_every_get<fifo_queue<value, 64, 128>>)->Name("share/fifo_128x64");
 BENCHMARK(owner_with_thief<fifo_queue<value, 1024, 8>>)
     ->Name("thief/fifo_8x1024")
-    ->Arg(32)
+    ->ArgsProduct({{32}, {20, 100}})
     ->UseRealTime();
 BENCHMARK(owner_with_thief<fifo_queue<value, 64, 128>>)
     ->Name("thief/fifo_128x64")
-    ->Arg(1)
-    ->Arg(32)
-    ->UseRealTime();
-BENCHMARK(owner_with_thief<fifo_queue<value, 16, 512>>)
-    ->Name("thief/fifo_512x16")
-    ->Arg(1)
-    ->Arg(32)
+    ->ArgsProduct({{1, 32}, {1, 10, 20, 100}})
     ->UseRealTime();
 BENCHMARK(owner_with_thief<mutex_queue<value, 64, 128>>)
     ->Name("thief/mutex")
-    ->Arg(32)
+    ->ArgsProduct({{32}, {20}})
     ->UseRealTime();
 
 }  // namespace

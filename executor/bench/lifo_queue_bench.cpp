@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include <bwos/queue/fork_queue.hpp>
 #include <bwos/queue/lifo_queue.hpp>
@@ -132,23 +131,13 @@ void owner_in_pairs(benchmark::State& state) {
   report(state, operations);
 }
 
+/// Range: the share of all that the thief may take, in %.
 template <class Queue>
 void owner_with_thief(benchmark::State& state) {
-  const auto queue = std::make_unique<Queue>();
-  std::atomic<bool> done{false};
-  std::size_t stolen = 0;
-  std::thread robber([&] {
-    auto&& thief = queue->as_thief();
-    value batch[Queue::block_entries];
-    while (!done.load(std::memory_order_relaxed)) {
-      stolen += thief.steal(batch, Queue::block_entries).count;
-    }
+  owner_beside_thief<Queue>(state, state.range(0), [](Queue& queue, value* batch) {
+    auto&& thief = queue.as_thief();
+    return thief.steal(batch, Queue::block_entries).count;
   });
-  std::size_t operations = 0;
-  for (auto _ : state) operations += fill_and_drain(queue->as_owner());
-  done.store(true, std::memory_order_relaxed);
-  robber.join();
-  report_stolen(state, operations, stolen);
 }
 
 template <class Queue>
@@ -157,6 +146,9 @@ void add(const std::string& name) {
   benchmark::RegisterBenchmark(("pairs/" + name).c_str(), &owner_in_pairs<Queue>);
   if constexpr (requires(Queue& queue) { queue.as_thief(); }) {
     benchmark::RegisterBenchmark(("thief/" + name).c_str(), &owner_with_thief<Queue>)
+        ->Arg(1)
+        ->Arg(20)
+        ->Arg(100)
         ->UseRealTime();
   }
 }

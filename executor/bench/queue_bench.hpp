@@ -3,9 +3,11 @@
 
 #include <benchmark/benchmark.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <thread>
 
 // What the benchmarks of queues do again and again.
 
@@ -46,6 +48,32 @@ inline void report_stolen(benchmark::State& state, std::size_t operations, std::
   report(state, operations);
   state.counters["stolen_%"] =
       200.0 * static_cast<double>(stolen) / static_cast<double>(operations + stolen);
+}
+
+/// A thief on another thread beside the owner, which fills and drains. It takes `percent` of what
+/// is put at most: as much as there is, and then it waits until the owner has put more.
+/// `steal(queue, batch)` returns how many entries it has got.
+template <class Queue, class Steal>
+void owner_beside_thief(benchmark::State& state, std::int64_t percent, const Steal& steal) {
+  const auto queue = std::make_unique<Queue>();
+  std::atomic<std::size_t> operations{0};  // written once in 16,384 of them
+  std::atomic<bool> done{false};
+  std::size_t stolen = 0;
+  std::thread robber([&] {
+    value batch[Queue::block_entries];
+    while (!done.load(std::memory_order_relaxed)) {
+      const std::size_t put = (operations.load(std::memory_order_relaxed) + stolen) / 2;
+      if (100 * stolen <= static_cast<std::size_t>(percent) * put) stolen += steal(*queue, batch);
+    }
+  });
+  std::size_t count = 0;
+  for (auto _ : state) {
+    count += fill_and_drain(queue->as_owner());
+    operations.store(count, std::memory_order_relaxed);
+  }
+  done.store(true, std::memory_order_relaxed);
+  robber.join();
+  report_stolen(state, count, stolen);
 }
 
 template <class Queue>

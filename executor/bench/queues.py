@@ -3,9 +3,9 @@
 """What an operation of each queue costs its owner, and what a thief takes of the throughput, in ratios.
 
 Every round runs fifo_queue_bench and lifo_queue_bench once, each with its benchmarks in random order. Alone: the owner's
-time for a put or a get, and its ratio to a sequential ring or stack, within a round. With a thief on the other CPU: the
-share of entries that it got, the owner's time, and the share of the total throughput, owner's and thief's operations
-together, that the queue has lost against itself without a thief.
+time for a put or a get, and its ratio to a sequential ring or stack, within a round. With a thief on the other CPU, which may take so many % of the entries (the
+last number in the name; before it, for the FIFO queue, how many in one steal): the share that it got, the owner's time,
+and what the total throughput, owner's and thief's operations together, has lost against the queue without a thief.
 
     cmake --preset release -DBWOS_BENCH=ON && ninja -C build/release fifo_queue_bench lifo_queue_bench
     python3 executor/bench/queues.py [--build-dir build/release] [--rounds 9] [--case fifo] [--out FILE]

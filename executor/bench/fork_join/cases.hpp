@@ -58,7 +58,9 @@ inline bool queen_fits(const board& queens, std::size_t row, std::size_t column)
   }
   return true;
 }
-inline std::uint64_t queens_from(board& queens, std::size_t row, std::size_t size) {
+// The work of a leaf is the same machine code on each side.
+[[gnu::noinline]] inline std::uint64_t queens_from(board& queens, std::size_t row,
+                                                   std::size_t size) {
   if (row == size) return 1;
   std::uint64_t sum = 0;
   for (std::size_t column = 0; column < size; ++column) {
@@ -81,8 +83,8 @@ inline std::vector<std::uint32_t> numbers(std::size_t count) {
 
 /// c += a * b of square blocks in matrices of `stride`.
 inline constexpr std::size_t product_leaf = 32;
-inline void multiply_leaf(const float* a, const float* b, float* c, std::size_t size,
-                          std::size_t stride) {
+[[gnu::noinline]] inline void multiply_leaf(const float* a, const float* b, float* c,
+                                            std::size_t size, std::size_t stride) {
   for (std::size_t i = 0; i < size; ++i) {
     for (std::size_t k = 0; k < size; ++k) {
       const float factor = a[i * stride + k];
