@@ -162,8 +162,10 @@ class alignas(cache_line) fifo_queue<T, Entries, Blocks>::owner {
     return true;
   }
 
-  /// Opens the unread rest of the front block to thieves, until the next get() or full put(). True
-  /// when that made something visible; false when nothing is left there or it is open already.
+  /// Opens the unread rest of the front block to thieves, until the next get(), or a put() that
+  /// comes round to that block. Without it thieves see nothing of the front block, in a short queue
+  /// of nothing at all. True when that made something visible; false when nothing is left there or
+  /// it is open already.
   bool share() noexcept {
     if (shared_ || get_cursor_ == front_->end()) return false;
     const std::uint32_t first = static_cast<std::uint32_t>(get_cursor_ - front_->begin());

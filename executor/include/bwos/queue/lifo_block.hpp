@@ -57,7 +57,8 @@ class lifo_block {
     return stolen_.load(order_of("lifo.reuse", acquire)) == make_position(round, entries);
   }
 
-  /// Starts `round`, still closed. Only after all_stolen(round - 1).
+  /// Starts `round`, still closed: its steal word is that of the last round, all of which is
+  /// claimed, until the block is opened. Only after all_stolen(round - 1).
   void begin_round(std::uint32_t round) noexcept {
     // [lifo.begin_round] relaxed: thieves add to it only after a claim in this round, and one that
     // reads it to leave the block finds a count that does not let it go yet. Partner:
