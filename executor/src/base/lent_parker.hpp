@@ -5,7 +5,7 @@
 // STATE  A stack of those that nobody has (Treiber, RJ 5118, 1986). Its head is an address, 48
 // bits, and a tag that grows with each change: a head that has come back has another tag, so that
 // who slept between its load and its exchange fails. No lock, which a child of fork() could find
-// taken.
+// taken. Beside it a list of all, by plain pointers, by which a leak checker finds them.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ class lent_parker {
     std::uint64_t seen = head.load(std::memory_order_acquire);
     for (;;) {  // ends: another thread has taken or given back
       kept* const first = address_of(seen);
-      if (first == nullptr) return new (std::nothrow) kept;
+      if (first == nullptr) return make();
       // [lent.next] relaxed: of one that somebody else has taken meanwhile it may be anything, and
       // then the exchange fails. Partner: [lent.link].
       kept* const next = first->next.load(std::memory_order_relaxed);
@@ -65,7 +65,21 @@ class lent_parker {
  private:
   struct kept : futex_parker {
     std::atomic<kept*> next{nullptr};
+    kept* made_before = nullptr;
   };
+
+  static kept* make() noexcept {
+    auto* const made = new (std::nothrow) kept;
+    if (made == nullptr) return nullptr;
+    // [lent.all] relaxed: nobody follows the list. Partner: none (a number).
+    kept* before = all.load(std::memory_order_relaxed);
+    do {
+      made->made_before = before;
+      // [lent.make] relaxed/relaxed: as the load. Partner: none (a number).
+    } while (!all.compare_exchange_weak(before, made, std::memory_order_relaxed,
+                                        std::memory_order_relaxed));
+    return made;
+  }
 
   static constexpr unsigned address_bits = 48;  // of user space, where nobody asks for more
   static kept* address_of(std::uint64_t word) noexcept {
@@ -77,6 +91,7 @@ class lent_parker {
 
   // std::atomic: no step of a simulated schedule.
   inline static constinit std::atomic<std::uint64_t> head{0};
+  inline static constinit std::atomic<kept*> all{nullptr};
 
   futex_parker* mine_;
 };
