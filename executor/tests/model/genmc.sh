@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The queues under GenMC, a stateless model checker: as they ship, with each order weakened, and with each rule of the
 # protocol removed. Prints a table, and fails when an outcome is not the expected one. Not a part of CI; genmc-results.txt
-# keeps what `all` printed.
+# keeps what `all` printed, LIMIT seconds (300) a run, the longest with more.
 #
 #   GENMC=<folder where GenMC was built> executor/tests/model/genmc.sh [quick|all]
 #

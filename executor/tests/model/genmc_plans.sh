@@ -149,4 +149,4 @@ for plan in 'BLOCKS=0 BATCH=2 SHARE=0' 'BLOCKS=5 BATCH=2 SHARE=0' BLOCKS=0 BLOCK
 done
 # shellcheck disable=SC2034  # genmc.sh reads it
 limit=1500
-slow lifo - passes SHAPE=0 'SHAPE=0 SHARE=0'
+slow lifo - passes SHAPE=0
