@@ -88,7 +88,8 @@ TEST(fork_memory, a_coroutine_that_finds_none_hands_on_bad_alloc) {
 TEST(fork_memory, a_steady_state_allocates_nothing) {
   pool one(options_of(on_futexes, 1));
   sync_wait(one, [&] {
-    // Where the stack ends a chain of jumps (forks.hpp, F3) differs from the first turn to the next.
+    // Where the stack ends a chain of jumps (forks.hpp, F3) differs from the first turn to the
+    // next.
     for (int i = 0; i < 3; ++i) EXPECT_EQ(sync_wait(one, fib(15)), 610);
     const std::size_t before = counting_new::allocations();
     for (int i = 0; i < 10; ++i) EXPECT_EQ(sync_wait(one, fib(15)), 610);
