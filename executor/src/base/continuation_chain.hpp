@@ -38,6 +38,13 @@ struct continuation_chain {
     --count;
     return taken;
   }
+
+  /// Tells each, in order, that it will not run.
+  void discard_all() noexcept {
+    while (continuation* const work = take_first()) {
+      work->invoke(*work, continuation::disposition::discard);
+    }
+  }
 };
 
 }  // namespace bwos

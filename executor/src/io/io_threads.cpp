@@ -145,9 +145,7 @@ class io_threads::core final : public io_host {
       continuation_chain rest = std::exchange(late_, {});
       for (const auto& each : reactors_) each->drain(rest);
       if (rest.empty() && !end_residents()) return;
-      while (continuation* const work = rest.take_first()) {
-        work->invoke(*work, continuation::disposition::discard);
-      }
+      rest.discard_all();
     }
   }
 

@@ -147,9 +147,7 @@ void pool_core::discard_all() noexcept {
       for (const auto& each : reactors_) each->drain(rest);
     }
     if (rest.empty() && !end_residents()) return;
-    while (continuation* const work = rest.take_first()) {
-      work->invoke(*work, continuation::disposition::discard);
-    }
+    rest.discard_all();
   }
 }
 

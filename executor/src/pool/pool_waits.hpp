@@ -111,9 +111,7 @@ class pool_waits {
       if (runs) --blocked_;
       guard.unlock();
       if (!parts.empty()) {
-        while (continuation* const work = parts.take_first()) {
-          work->invoke(*work, continuation::disposition::discard);
-        }
+        parts.discard_all();
       } else if (me.parker_ != nullptr) {
         me.parker_->wait(-1);
       } else {
