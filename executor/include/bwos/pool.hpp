@@ -32,7 +32,9 @@ class pool {
   /// (threads, descriptors).
   explicit pool(const options& settings = {});
   /// stop(), join(), then what never ran is discarded (continuation::disposition::discard). Inside
-  /// one of its own workers it would wait for itself: a message, and the process ends.
+  /// one of its own workers it would wait for itself: a message, and the process ends. Every call
+  /// of a member must have returned: what post() queued may have run while post() still wakes a
+  /// worker. Where the workers of two pools post to each other, join both before either ends.
   ~pool();
   pool(const pool&) = delete;
   pool& operator=(const pool&) = delete;
