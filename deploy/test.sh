@@ -49,7 +49,7 @@ failed_but_pass_alone() {
   [[ $count == "$(failed_tests "$1" | wc -l)" ]] || return 1
   ! grep -qE '(Thread|Address|Leak|UndefinedBehavior)Sanitizer|runtime error:|server ended with' "$log" || return 1
   # ctest's filters do not hold for --rerun-failed.
-  local labels='^(http|grpc|loadtest)$'
+  local labels='^(server|loadtest)$'
   if failed_tests "$1" | sed -E 's/^\t *[0-9]+ - //; s/ \(Failed\)$//; s/ +# GetParam.*//' |
     grep -vxFf <("${run[@]}" --show-only --label-regex "$labels" | sed -nE 's/^ *Test +#[0-9]+: //; s/ +# GetParam.*//; T; p')
   then return 1; fi

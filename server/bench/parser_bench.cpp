@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "http1/parser.hpp"
+#include "http/h1/parser.hpp"
 
 namespace {
 

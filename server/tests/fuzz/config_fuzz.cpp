@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config.hpp"
+#include "app/config.hpp"
 
 namespace {
 

@@ -23,8 +23,8 @@
 #include <string_view>
 #include <utility>
 
-#include "native/peer.hpp"
-#include "rpc/services.hpp"
+#include "app/services.hpp"
+#include "grpc/peer.hpp"
 
 namespace bwos::server::native {
 namespace {

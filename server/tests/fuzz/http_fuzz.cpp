@@ -14,9 +14,9 @@
 #include <string>
 #include <string_view>
 
-#include "http1/parser.hpp"
-#include "http1/writer.hpp"
-#include "routes.hpp"
+#include "app/routes.hpp"
+#include "http/h1/parser.hpp"
+#include "http/h1/writer.hpp"
 
 namespace bwos::server::http1 {
 namespace {

@@ -1,159 +1,151 @@
 // SPDX-License-Identifier: Apache-2.0
-// grpc.health.v1.Health as a client of gRPC C++ sees it, on both transports: gRPC C++'s own service
-// is the measure of ours.
+// Calls that last (a health watch, an open reflection stream) by their bytes: what ends them, and
+// that they end behind the others when the server leaves.
 #include <gtest/gtest.h>
-#include <health.grpc.pb.h>
+#include <health.pb.h>
 
-#include <deque>
-#include <memory>
 #include <string>
 
-#include "each_transport.hpp"
+#include "grpc/health.hpp"
+#include "tests/grpc/peer_harness.hpp"
 
-namespace bwos::server::test {
+namespace bwos::server::native::test {
 namespace {
 
-using grpc::health::v1::Health;
-using grpc::health::v1::HealthCheckRequest;
-using grpc::health::v1::HealthCheckResponse;
+const std::string serving = message("\x08\x01");
+const std::string not_serving = message("\x08\x02");
+const std::string reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 
-HealthCheckRequest asking_for(const std::string& service) {
-  HealthCheckRequest request;
-  request.set_service(service);
-  return request;
-}
+struct health_harness : peer_harness {
+  health_harness() { methods().server_stream("/grpc.health.v1.Health/Watch", &watch_health); }
 
-/// A stream of its own, read by whoever asks.
-class watch {
- public:
-  watch(const std::shared_ptr<grpc::Channel>& channel, const std::string& service)
-      : stream_(Health::NewStub(channel)->Watch(&context_, asking_for(service))) {}
-  ~watch() {
-    context_.TryCancel();
-    if (!ended_) (void)end();
+  void watch(std::uint32_t stream) {
+    feed(call_frames(stream, "", "/grpc.health.v1.Health/Watch"));
   }
-  /// -1: the stream has ended.
-  int next() {
-    HealthCheckResponse reply;
-    return stream_->Read(&reply) ? reply.status() : -1;
+  void drain() {
+    server.drain();
+    run_posted();
+    look();
   }
-  grpc::Status end() {
-    ended_ = true;
-    HealthCheckResponse reply;
-    while (stream_->Read(&reply)) {
+  /// GOAWAY, and the peer has it.
+  void leave() {
+    leaving = true;
+    for (const read_frame& each : look()) {
+      if (each.type == ping) feed(frame(ping, ack, 0, each.payload));
     }
-    return stream_->Finish();
-  }
-  void cancel() { context_.TryCancel(); }
-
- private:
-  grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> stream_;
-  bool ended_ = false;
-};
-
-class health : public each_transport {
- protected:
-  grpc::StatusCode check(const std::string& service, HealthCheckResponse& reply) {
-    grpc::ClientContext context;
-    return Health::NewStub(channel_)->Check(&context, asking_for(service), &reply).error_code();
-  }
-  /// Native alone counts watches among its calls.
-  [[nodiscard]] bool eventually_watching(std::uint64_t wanted) const {
-    return !is_native() || eventually([&] {
-      const grpc_statistics calls = server_->statistics();
-      return calls.started - calls.ok - calls.failed - calls.cancelled == wanted;
-    });
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(on, health, all_transports, name_of_transport);
-
-TEST_P(health, check_follows_readiness) {
-  HealthCheckResponse reply;
-  for (const char* service : {"", "helloworld.Greeter", "grpc.testing.TestService"}) {
-    EXPECT_EQ(check(service, reply), grpc::StatusCode::OK) << service;
-    EXPECT_EQ(reply.status(), HealthCheckResponse::SERVING) << service;
+TEST(native_health, a_watch_that_nothing_happens_to_is_left_alone) {
+  health_harness connection;
+  connection.begin();
+  connection.watch(1);
+  EXPECT_EQ(connection.answer_to(1).body, serving);
+  for (int i = 0; i < 100; ++i) {
+    connection.now += 1s;
+    connection.look();
   }
-  EXPECT_EQ(check("nobody.Knows", reply), grpc::StatusCode::NOT_FOUND);
-  drain();
-  EXPECT_EQ(check("helloworld.Greeter", reply), grpc::StatusCode::OK);
-  EXPECT_EQ(reply.status(), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(connection.answer_to(1).body, serving);
+  EXPECT_FALSE(connection.answer_to(1).ended);
+  EXPECT_TRUE(connection.tested.has_running());
 }
 
-TEST_P(health, a_watch_is_told_at_once_and_of_the_drain) {
-  watch server(channel_, "");
-  watch greeter(channel_, "helloworld.Greeter");
-  EXPECT_EQ(server.next(), HealthCheckResponse::SERVING);
-  EXPECT_EQ(greeter.next(), HealthCheckResponse::SERVING);
-  drain();
-  EXPECT_EQ(server.next(), HealthCheckResponse::NOT_SERVING);
-  EXPECT_EQ(greeter.next(), HealthCheckResponse::NOT_SERVING);
-  watch late(channel_, "");
-  EXPECT_EQ(late.next(), HealthCheckResponse::NOT_SERVING);
+TEST(native_health, a_drain_is_told_once) {
+  health_harness connection;
+  connection.begin();
+  connection.watch(1);
+  connection.drain();
+  EXPECT_EQ(connection.answer_to(1).body, serving + not_serving);
+  connection.drain();
+  EXPECT_EQ(connection.answer_to(1).body, serving + not_serving);
+  EXPECT_FALSE(connection.answer_to(1).ended);
 }
 
-TEST_P(health, a_watch_of_an_unknown_service_is_told_so_and_goes_on) {
-  watch unknown(channel_, "nobody.Knows");
-  EXPECT_EQ(unknown.next(), HealthCheckResponse::SERVICE_UNKNOWN);
-  drain();
-  EXPECT_EQ(unknown.next(), HealthCheckResponse::NOT_SERVING);
-  watch late(channel_, "nobody.KnowsEither");
-  EXPECT_EQ(late.next(), HealthCheckResponse::SERVICE_UNKNOWN);
+TEST(native_health, a_reset_ends_a_watch_before_the_drain_and_after) {
+  health_harness connection;
+  connection.begin();
+  connection.watch(1);
+  connection.watch(3);
+  connection.feed(frame(rst_stream, none, 1, number(8)));
+  connection.run_posted();
+  connection.look();
+  EXPECT_EQ(connection.counted(metrics::grpc::cancelled), 1U);
+  connection.drain();
+  EXPECT_EQ(connection.answer_to(1).body, serving);
+  EXPECT_EQ(connection.answer_to(3).body, serving + not_serving);
+  connection.feed(frame(rst_stream, none, 3, number(8)));
+  connection.run_posted();
+  connection.look();
+  EXPECT_EQ(connection.counted(metrics::grpc::cancelled), 2U);
+  EXPECT_FALSE(connection.tested.has_running());
 }
 
-TEST_P(health, watches_that_are_cancelled_go_and_the_others_stay) {
-  std::deque<watch> watches;
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(watches.emplace_back(channel_, "").next(), HealthCheckResponse::SERVING);
+TEST(native_health, a_lost_connection_ends_a_watch_that_is_being_told) {
+  health_harness connection;
+  connection.begin();
+  connection.watch(1);
+  connection.watch(3);
+  connection.server.drain();  // both are to go on
+  connection.tested.lost();
+  connection.run_posted();
+  connection.tested.bury();
+  EXPECT_FALSE(connection.tested.has_running());
+  connection.server.drain();  // nobody listens
+}
+
+TEST(native_health, a_server_that_leaves_ends_what_lasts_behind_the_others) {
+  health_harness connection;
+  connection.begin();
+  connection.watch(1);
+  connection.feed(header_frame(3, request_header(reflection)));
+  connection.feed(call_frames(5, "a", "/test/Wait"));
+  connection.drain();
+  connection.leave();
+  EXPECT_FALSE(connection.answer_to(1).ended);
+  EXPECT_FALSE(connection.answer_to(3).ended);
+  // Open as it is, it answers.
+  connection.feed(frame(data, none, 3, message("\x3a\x01*")));
+  EXPECT_NE(connection.answer_to(3).body.find("helloworld.Greeter"), std::string::npos);
+  gate::instance().open();
+  connection.look();
+  EXPECT_EQ(connection.answer_to(5).body, message(named("waited a")));
+  for (const std::uint32_t stream : {1U, 3U}) {
+    EXPECT_TRUE(connection.answer_to(stream).ended) << stream;
+    EXPECT_EQ(connection.answer_to(stream).field("grpc-status"), "14") << stream;
   }
-  EXPECT_TRUE(eventually_watching(20));
-  for (int i = 0; i < 10; ++i) watches.pop_front();
-  EXPECT_TRUE(eventually_watching(10));
-  drain();
-  for (watch& each : watches) EXPECT_EQ(each.next(), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(connection.answer_to(1).body, serving + not_serving);
+  EXPECT_TRUE(connection.tested.is_over());
+  connection.run_posted();
+  connection.look();
+  EXPECT_FALSE(connection.tested.has_running());
 }
 
-TEST_P(health, watches_whose_connection_ends_go_and_the_others_stay) {
-  auto other = connect();
-  std::deque<watch> lost;
-  for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(lost.emplace_back(other, "").next(), HealthCheckResponse::SERVING);
-  }
-  watch stays(channel_, "");
-  EXPECT_EQ(stays.next(), HealthCheckResponse::SERVING);
-  EXPECT_TRUE(eventually_watching(11));
-  lost.clear();
-  other.reset();
-  EXPECT_TRUE(eventually_watching(1));
-  drain();
-  EXPECT_EQ(stays.next(), HealthCheckResponse::NOT_SERVING);
+TEST(native_health, a_watch_ends_behind_what_it_is_being_told) {
+  health_harness connection;
+  connection.begin();
+  connection.watch(1);
+  connection.server.drain();  // its handler is to go on, on a worker that is busy
+  connection.leave();
+  connection.look();
+  EXPECT_FALSE(connection.answer_to(1).ended);
+  connection.run_posted();
+  connection.look();
+  EXPECT_EQ(connection.answer_to(1).body, serving + not_serving);
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "14");
 }
 
-TEST_P(health, a_deadline_ends_a_watch) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + 2s);
-  const auto stream = Health::NewStub(channel_)->Watch(&context, asking_for(""));
-  HealthCheckResponse reply;
-  EXPECT_TRUE(stream->Read(&reply));
-  EXPECT_FALSE(stream->Read(&reply));
-  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_TRUE(eventually_watching(0));
-}
-
-TEST_P(health, watches_do_not_hold_a_stop_and_end_with_it) {
-  watch told(channel_, "");
-  watch also(connect(), "");
-  EXPECT_EQ(told.next(), HealthCheckResponse::SERVING);
-  EXPECT_EQ(also.next(), HealthCheckResponse::SERVING);
-  drain();
-  EXPECT_EQ(told.next(), HealthCheckResponse::NOT_SERVING);
-  EXPECT_EQ(also.next(), HealthCheckResponse::NOT_SERVING);
-  stop(3600s);  // ctest ends it if that is waited for
-  EXPECT_EQ(told.next(), -1);
-  EXPECT_EQ(told.end().error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(also.end().error_code(), grpc::StatusCode::UNAVAILABLE);
+TEST(native_health, what_lasts_alone_ends_when_the_peer_has_the_goaway) {
+  health_harness connection;
+  connection.begin();
+  connection.watch(1);
+  connection.leaving = true;
+  connection.look();
+  EXPECT_FALSE(connection.answer_to(1).ended);
+  connection.now += h2::goaway_patience;  // it does not say so
+  connection.look();
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "14");
+  EXPECT_TRUE(connection.tested.is_over());
 }
 
 }  // namespace
-}  // namespace bwos::server::test
+}  // namespace bwos::server::native::test

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bwos/task.hpp>
+
+#include "grpc/context.hpp"
+
+namespace bwos {
+class BurnRequest;
+class BurnReply;
+}  // namespace bwos
+
+namespace bwos::server::handlers {
+
+/// Burn: as /work, with the same cap (--work-us-max); where that is 0, there is no such method.
+task<rpc::status> burn(rpc::context& call, const BurnRequest& request, BurnReply& reply);
+
+}  // namespace bwos::server::handlers

@@ -1,0 +1,589 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "grpc/call.hpp"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/message.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/throw_log.hpp"
+#include "grpc/fields.hpp"
+#include "grpc/metadata.hpp"
+#include "grpc/methods.hpp"
+#include "grpc/peer.hpp"
+#include "grpc/status_message.hpp"
+
+namespace bwos::server::native {
+namespace {
+
+using h2::field;
+
+constexpr field ok_status{":status", "200"};
+constexpr field content_type{"content-type", "application/grpc"};
+constexpr std::array<field, 2> reply_header{ok_status, content_type};
+
+/// The decimal of a code, for as long as the program runs.
+constexpr std::string_view text_of(rpc::code what) noexcept {
+  constexpr std::array<std::string_view, 17> texts{
+      "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"};
+  return texts[static_cast<std::size_t>(what)];
+}
+
+/// Fields that are the protocol's, not the caller's metadata.
+bool is_metadata(std::string_view name) noexcept {
+  return !name.starts_with(':') && !name.starts_with("grpc-") && name != "te" &&
+         name != "content-length";
+}
+
+std::uint32_t big_endian(const std::byte* from) noexcept {
+  std::uint32_t value = 0;
+  for (int i = 0; i < 4; ++i) value = value << 8 | static_cast<std::uint32_t>(from[i]);
+  return value;
+}
+
+/// What the fields of a message may take beside their bytes: each an entry in a list that doubles,
+/// and an object on the heap where it has a length or is a group. So protobuf keeps those that it
+/// does not know, which is where few bytes become most.
+std::size_t space_of_fields(std::string_view message) {
+  constexpr std::size_t entry = 32;
+  constexpr std::size_t object = 48;
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(message.data()),
+                                            static_cast<int>(message.size()));
+  std::size_t space = 0;
+  bool good = true;
+  while (good) {  // ends: each turn takes a field, or finds none that can be read
+    const std::uint32_t tag = in.ReadTag();
+    if (tag == 0) break;
+    const std::uint32_t type = tag & 7;
+    std::uint64_t number = 0;
+    std::uint32_t size = 0;
+    if (type != 4) space += entry;                // but for the end of a group
+    if (type == 2 || type == 3) space += object;  // a length, or a group
+    if (type == 0) good = in.ReadVarint64(&number);
+    if (type == 1) good = in.Skip(8);
+    if (type == 2) good = in.ReadVarint32(&size) && in.Skip(static_cast<int>(size));
+    if (type == 5) good = in.Skip(4);
+  }
+  return space;
+}
+
+rpc::status no_room() {
+  return {rpc::code::resource_exhausted,
+          "the requests of this connection take too much memory (--h2-request-bytes-max)"};
+}
+
+std::string_view text_in(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+// What the runner and the handler's thread share.
+
+bool call::is_cancelled() const noexcept {
+  // [call.cancelled] relaxed: a hint to end early; nothing is read on its strength. Partner:
+  // [call.cancel].
+  return cancelled_.load(std::memory_order_relaxed);
+}
+
+void call::cancel() noexcept {
+  // [call.cancel] relaxed: it publishes nothing but itself. Partner: [call.cancelled].
+  cancelled_.store(true, std::memory_order_relaxed);
+  if (!exchange_ || !running_) return;
+  if (coroutine_waiter* const waits = exchange_->cancel()) post(*waits);
+}
+
+/// A handler that waited goes on, on a worker.
+void call::post(coroutine_waiter& waiting) noexcept {
+  peer_->shared_.workers.post(waiting);
+}
+
+std::vector<std::string> call::metadata(std::string_view name) const {
+  std::vector<std::string> found;
+  for (const auto& [key, value] : metadata_) {
+    if (key != name) continue;
+    if (!name.ends_with("-bin")) {
+      found.push_back(value);
+      continue;
+    }
+    for (std::string_view rest = value;;) {  // ends: at the last comma
+      const std::size_t comma = rest.find(',');
+      if (auto bytes = decode_base64(rest.substr(0, comma))) found.push_back(std::move(*bytes));
+      if (comma == std::string_view::npos) break;
+      rest.remove_prefix(comma + 1);
+    }
+  }
+  return found;
+}
+
+void call::forget_message() noexcept {
+  view_ = {};
+  std::string().swap(message_);
+}
+
+void call::hand_on(continuation& turn, lane_entry& entry) noexcept {
+  executor& workers = peer_->shared_.workers;
+  if (place_ == place::lane) {
+    workers.post_long(turn, entry);
+  } else {
+    workers.post(turn);
+  }
+}
+
+call::timing call::timed_by() const noexcept {
+  return {method_->took, peer_->turn_.counted_most()};
+}
+
+bool call::turn_is_over() noexcept {
+  return peer_->turn_.is_over();
+}
+
+std::uint8_t* call::prepare_reply(std::size_t size) {
+  reply_.resize(prefix_size + size);
+  for (std::size_t i = 0; i < 4; ++i) reply_[1 + i] = static_cast<char>(size >> (24 - 8 * i));
+  return reinterpret_cast<std::uint8_t*>(reply_.data() + prefix_size);
+}
+
+void call::pack_reply() {
+  const encoding how = reply_encoding();
+  if (how == encoding::identity) return;
+  std::string packed(prefix_size, '\1');
+  deflate(how, std::string_view(reply_).substr(prefix_size), packed);
+  if (packed.size() >= reply_.size()) return;
+  const std::size_t size = packed.size() - prefix_size;
+  for (std::size_t i = 0; i < 4; ++i) packed[1 + i] = static_cast<char>(size >> (24 - 8 * i));
+  reply_ = std::move(packed);
+}
+
+additions& call::added() {
+  if (!additions_) additions_ = std::make_unique<additions>();
+  return *additions_;
+}
+
+bool call::add_initial_metadata(std::string_view name, std::string_view value) {
+  if (!rpc::is_custom_metadata(name, value) || added().begun) return false;
+  const bool binary = name.ends_with("-bin");
+  added().initial.emplace_back(name, binary ? encode_base64(value) : std::string(value));
+  return true;
+}
+
+bool call::add_trailing_metadata(std::string_view name, std::string_view value) {
+  if (!rpc::is_custom_metadata(name, value)) return false;
+  const bool binary = name.ends_with("-bin");
+  added().trailing.emplace_back(name, binary ? encode_base64(value) : std::string(value));
+  return true;
+}
+
+void call::compress_replies() {
+  if (!accepts_gzip_ && !accepts_deflate_) return;
+  if (added().begun) return;
+  added().compressed = accepts_deflate_ ? encoding::deflate : encoding::gzip;
+}
+
+// The memory of its request.
+
+std::size_t call::message_bytes_max() const noexcept {
+  return std::min(peer_->shared_.calls.message_bytes_max, method_->options.request_bytes_max);
+}
+
+/// False: its connection keeps too much already.
+bool call::charge(std::size_t bytes) noexcept {
+  return charge_.set(bytes, peer_->budget_);
+}
+
+/// The message grows within its bounds, and is charged as it does. Not OK: how the call ends.
+rpc::status call::expand(std::string_view bytes, std::string& to) {
+  const std::size_t bytes_max = message_bytes_max();
+  const std::uint64_t ratio_max = peer_->shared_.calls.inflate_ratio_max;
+  const auto fits = [this](std::size_t size) { return charge(size); };
+  switch (inflate(encoding_, bytes, {bytes_max, ratio_max, fits}, to)) {
+    case inflated::whole:
+      return {};
+    case inflated::broken:
+      return {rpc::code::internal, "message does not decompress"};
+    case inflated::too_large:
+      return {rpc::code::resource_exhausted, "Received message larger than max (" +
+                                                 std::to_string(bytes_max) + ") when decompressed"};
+    case inflated::too_dense:
+      return {rpc::code::resource_exhausted,
+              "message decompresses to more than " + std::to_string(ratio_max) + " times its size"};
+    case inflated::refused:
+      break;
+  }
+  return no_room();
+}
+
+/// It is charged for what it may become, before it does, and then for what it has become: protobuf
+/// makes much of little fields, and keeps the memory of a message that `into` held before.
+bool call::parse(google::protobuf::MessageLite& into, std::string_view bytes,
+                 rpc::status& why_not) {
+  const bool is_charged = bytes.size() > uncharged_bytes_max || charge_.bytes() > 0;
+  if (is_charged && !charge(bytes.size() + space_of_fields(bytes))) {
+    why_not = no_room();
+    return false;
+  }
+  if (!into.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    why_not = rpc::not_readable();
+    return false;
+  }
+  if (!is_charged) return true;
+  const auto* const full = dynamic_cast<const google::protobuf::Message*>(&into);
+  const std::size_t size = full != nullptr ? full->SpaceUsedLong() : 0;
+  if (charge(std::max(size, bytes.size()))) return true;
+  why_not = no_room();
+  return false;
+}
+
+/// Of a stream, by its handler.
+bool call::read(google::protobuf::MessageLite& into, std::string_view bytes, bool compressed,
+                rpc::status& why_not) {
+  if (!compressed) return parse(into, bytes, why_not);
+  std::string expanded;
+  why_not = expand(bytes, expanded);
+  return why_not.ok() && parse(into, expanded, why_not);
+}
+
+bool call::read_message(google::protobuf::MessageLite& into) {
+  const bool good = parse(into, view_, result_);
+  forget_message();
+  return good;
+}
+
+void call::handler_ended() noexcept {
+  if (!exchange_ || exchange_->end()) push();
+}
+
+/// By a handler that is not the runner's.
+void call::push() noexcept {
+  peer_->give_back(*this);
+}
+
+void call::handler_discarded() noexcept {
+  run_.release();
+  if (peer_ != nullptr) {
+    peer_->discarded(*this);
+  } else {
+    delete this;
+  }
+}
+
+void call::handler_threw() noexcept {
+  try {
+    end_handler(rpc::handler_threw());
+  } catch (const std::bad_alloc&) {
+    end_handler({rpc::code::unknown, {}});
+  }
+  log_thrown(method_->path);
+}
+
+void handler_run::promise_type::unhandled_exception() noexcept {
+  call_.handler_threw();
+}
+
+void handler_run::promise_type::finish() noexcept {
+  call& of = call_;
+  if (finisher_arrives() == phase::suspended) of.handler_ended();
+}
+
+void handler_run::promise_type::discard(root_link& self) noexcept {
+  auto& promise = static_cast<promise_type&>(self);
+  call& of = promise.call_;
+  std::coroutine_handle<promise_type>::from_promise(promise).destroy();
+  of.handler_discarded();
+}
+
+// The request.
+
+void call::on_field(std::string_view name, std::string_view value) {
+  if (name == ":path") {
+    method_ = peer_->shared_.methods.find(value);
+    if (peer_->shared_.log != nullptr) [[unlikely]] {
+      noted_ = std::make_unique<noted>(
+          noted{std::string(value.substr(0, value.find('?'))), peer_->now_});
+    }
+  } else if (name == ":method") {
+    posted_ = value == "POST";
+  } else if (name == "content-type") {
+    is_grpc_ = is_grpc_content_type(value);
+  } else if (name == "grpc-timeout") {
+    read_timeout(value);
+  } else if (name == "grpc-encoding") {
+    read_encoding(value);
+  } else if (name == "grpc-accept-encoding") {
+    accepts_gzip_ = accepts(value, "gzip");
+    accepts_deflate_ = accepts(value, "deflate");
+  } else if (is_metadata(name)) {
+    metadata_.emplace_back(name, value);
+  }
+}
+
+void call::read_timeout(std::string_view value) {
+  const auto timeout = parse_timeout(value);
+  bad_timeout_ = !timeout;
+  if (timeout) {
+    deadline_ = peer_->now_ + std::chrono::duration_cast<clock::duration>(*timeout);
+  }
+}
+
+void call::read_encoding(std::string_view value) {
+  if (value == "gzip") {
+    encoding_ = encoding::gzip;
+  } else if (value == "deflate") {
+    encoding_ = encoding::deflate;
+  } else {
+    bad_encoding_ = value != "identity";
+  }
+}
+
+void call::on_header(bool too_large) {
+  header_done_ = true;
+  batch_ = peer_->batch_;
+  begun_ = peer_->now_;
+  if (too_large) return fail(rpc::code::resource_exhausted, "received metadata size exceeds limit");
+  if (peer_->session_.hosts_differ()) return refuse("400");
+  if (!posted_) return refuse("405");
+  if (!is_grpc_) return refuse("415");
+  if (method_ == nullptr) return fail(rpc::code::unimplemented, "");
+  if (bad_timeout_) return fail(rpc::code::internal, "malformed grpc-timeout");
+  if (bad_encoding_) return fail(rpc::code::unimplemented, "unknown grpc-encoding");
+  if (!peer_->admits(*this)) {
+    return fail(rpc::code::resource_exhausted, "too many calls of this method on one connection");
+  }
+  if (!method_->reads_stream) return;
+  exchange_ = std::make_unique<exchange>(*this);
+  peer_->complete(*this);
+}
+
+void call::on_data(std::span<const std::byte> bytes, bool last) {
+  if (exchange_ && method_->reads_stream) {
+    bring(bytes);
+    bytes = {};
+  }
+  while (!answered_ && !bytes.empty()) {  // ends: each turn takes some, or answers
+    if (whole_) return fail(rpc::code::internal, "more than one message");
+    if (prefix_have_ < prefix_size && !take_prefix(bytes)) break;
+    take_message(bytes, last);
+  }
+  if (answered_) {
+    peer_->session_.consume(*this, held());
+  } else if (!whole_) {
+    peer_->make_room(*this);
+  }
+}
+
+/// Messages of a stream, on to its handler.
+void call::bring(std::span<const std::byte> bytes) {
+  while (!answered_ && !bytes.empty()) {  // ends: each turn takes some, or answers
+    std::span<const std::byte> prefix;
+    if (prefix_have_ < prefix_size) {
+      if (prefix_have_ == 0) begun_ = peer_->now_;
+      if (!take_prefix(bytes)) return;
+      prefix = prefix_;
+      missing_ = message_size_;
+    }
+    const auto body = bytes.first(std::min<std::size_t>(missing_, bytes.size()));
+    bytes = bytes.subspan(body.size());
+    missing_ -= static_cast<std::uint32_t>(body.size());
+    if (missing_ == 0) {
+      prefix_have_ = 0;
+      message_size_ = 0;
+    }
+    if (exchange_->bring(prefix, body, missing_ == 0)) peer_->complete(*this);
+  }
+  whole_ = false;  // there may always be another
+}
+
+/// False: it is not whole yet, or wrong.
+bool call::take_prefix(std::span<const std::byte>& bytes) {
+  const std::size_t taken = std::min(prefix_size - prefix_have_, bytes.size());
+  std::memcpy(prefix_.data() + prefix_have_, bytes.data(), taken);
+  prefix_have_ = static_cast<std::uint8_t>(prefix_have_ + taken);
+  bytes = bytes.subspan(taken);
+  if (prefix_have_ < prefix_size) return false;
+  const auto flag = static_cast<std::uint8_t>(prefix_[0]);
+  message_size_ = big_endian(prefix_.data() + 1);
+  compressed_ = flag == 1;
+  whole_ = message_size_ == 0;
+  const std::size_t bytes_max = message_bytes_max();
+  if (flag > 1) {
+    fail(rpc::code::internal, "bad frame flags");
+  } else if (compressed_ && encoding_ == encoding::identity) {
+    fail(rpc::code::internal, "compressed message without grpc-encoding");
+  } else if (message_size_ > bytes_max) {
+    fail(rpc::code::resource_exhausted, "Received message larger than max (" +
+                                            std::to_string(message_size_) + " vs. " +
+                                            std::to_string(bytes_max) + ")");
+  }
+  return !answered_;
+}
+
+void call::take_message(std::span<const std::byte>& bytes, bool last) {
+  const std::size_t missing = message_size_ - message_.size();
+  if (last && message_.empty() && bytes.size() == missing) {
+    // All of it in one piece, and the request ends with it: it is run before this piece goes,
+    // unless its frame has more bytes than that.
+    view_ = text_in(bytes);
+    peer_->borrower_ = this;
+  } else {
+    message_.append(text_in(bytes.first(std::min(missing, bytes.size()))));
+    view_ = message_;
+  }
+  whole_ = view_.size() == message_size_;
+  bytes = bytes.subspan(std::min(missing, bytes.size()));
+}
+
+/// What was borrowed becomes its own.
+void call::own_message() {
+  if (view_.data() == message_.data()) return;
+  message_.assign(view_);
+  view_ = message_;
+}
+
+void call::on_end() {
+  if (answered_) return;
+  if (exchange_ && method_->reads_stream) {
+    if (prefix_have_ > 0) return fail(rpc::code::internal, "incomplete message");
+    if (exchange_->bring_end()) peer_->complete(*this);
+    return;
+  }
+  if (!whole_) {
+    const bool none = prefix_have_ == 0;
+    return fail(rpc::code::internal, none ? "no message" : "incomplete message");
+  }
+  if (peer_->borrower_ == this) peer_->borrower_ = nullptr;  // it is run in this batch
+  peer_->complete(*this);
+}
+
+void call::on_closed(h2::error why) {
+  open_ = false;
+  if (why != h2::error::none || !answered_) cancel();
+  if (peer_->borrower_ == this) peer_->borrower_ = nullptr;
+  const bool refused = why == h2::error::refused_stream;
+  note_end("gRPC", static_cast<unsigned>(refused ? rpc::code::unavailable : rpc::code::cancelled));
+  peer_->release(*this);
+}
+
+void call::on_sent(std::size_t bytes) {
+  if (exchange_ && exchange_->sent(bytes)) peer_->complete(*this);
+}
+
+/// The only message is whole: it is expanded, and charged. False: it could not be, and the call was
+/// answered.
+bool call::prepare_message() {
+  rpc::status result;
+  if (compressed_) {
+    std::string expanded;
+    result = expand(view_, expanded);
+    message_ = std::move(expanded);
+    view_ = message_;
+  } else if (!charge(view_.size())) {
+    result = no_room();
+  }
+  if (!result.ok()) fail(result.what, result.message);
+  return result.ok();
+}
+
+// The answer.
+
+std::span<const field> call::trailers() {
+  encoded_message_ = percent_encode(rpc::shortened(status_.message));
+  trailers_ = {field{"grpc-status", text_of(status_.what)}, {"grpc-message", encoded_message_}};
+  const std::size_t count = encoded_message_.empty() ? 1 : 2;
+  if (running_ || !additions_) return std::span(trailers_).first(count);
+  std::vector<field>& all = additions_->trailers;
+  all.assign(trailers_.begin(), trailers_.begin() + static_cast<std::ptrdiff_t>(count));
+  for (const auto& [name, value] : additions_->trailing) all.emplace_back(name, value);
+  return all;
+}
+
+/// Of an answer with messages. The handler adds to it no more.
+std::span<const field> call::header() {
+  if (!additions_) return reply_header;
+  std::vector<field>& all = additions_->header;
+  all.assign(reply_header.begin(), reply_header.end());
+  if (additions_->compressed != encoding::identity) {
+    all.emplace_back("grpc-encoding", name_of(additions_->compressed));
+  }
+  for (const auto& [name, value] : additions_->initial) all.emplace_back(name, value);
+  return all;
+}
+
+void call::begin_answer() {
+  if (!std::exchange(began_, true)) peer_->session_.begin(*this, header());
+}
+
+/// To the access log, once: what comes behind it was not its end.
+void call::note_end(std::string_view protocol, unsigned status) noexcept {
+  if (!noted_) [[likely]]
+    return;
+  const auto took = clock::now() - noted_->since;
+  peer_->shared_.log->note(
+      {.socket = peer_->socket(),
+       .protocol = protocol,
+       .method = posted_ ? "POST" : "other",
+       .path = noted_->path,
+       .status = status,
+       .bytes = noted_->bytes,
+       .duration = std::chrono::duration_cast<std::chrono::microseconds>(took)});
+  noted_.reset();
+}
+
+/// Behind the messages of a stream.
+void call::finish_answer() {
+  if (!began_) return answer_without_messages();
+  note_end("gRPC", static_cast<unsigned>(status_.what));
+  peer_->answered(*this);
+  peer_->session_.finish(*this);
+}
+
+/// Trailers-only: one HEADERS frame, whatever of the request has come.
+void call::fail(rpc::code what, std::string_view message) {
+  status_ = {what, std::string(message)};
+  if (!began_) {
+    answer_without_messages();
+  } else {
+    note_end("gRPC", static_cast<unsigned>(what));
+    peer_->answered(*this);
+    peer_->session_.cut(*this);
+  }
+  if (running_) cancel();
+}
+
+/// By status_, and if that is good, reply_.
+void call::answer() {
+  if (!status_.ok()) return answer_without_messages();
+  if (noted_) noted_->bytes = reply_.size();
+  note_end("gRPC", 0);
+  peer_->answered(*this);
+  peer_->session_.answer(*this, header(), std::move(reply_));
+}
+
+void call::answer_without_messages() {
+  note_end("gRPC", static_cast<unsigned>(status_.what));
+  peer_->answered(*this);
+  encoded_message_ = percent_encode(rpc::shortened(status_.message));
+  std::array<field, 5> fields{ok_status, content_type, field{"grpc-status", text_of(status_.what)}};
+  std::size_t count = 3;
+  if (!encoded_message_.empty()) fields[count++] = {"grpc-message", encoded_message_};
+  if (bad_encoding_) fields[count++] = {"grpc-accept-encoding", encodings};
+  if (running_ || !additions_) {
+    return peer_->session_.answer(*this, std::span(fields).first(count));
+  }
+  std::vector<field>& all = additions_->header;
+  all.assign(fields.begin(), fields.begin() + static_cast<std::ptrdiff_t>(count));
+  for (const auto& [name, value] : additions_->initial) all.emplace_back(name, value);
+  for (const auto& [name, value] : additions_->trailing) all.emplace_back(name, value);
+  peer_->session_.answer(*this, all);
+}
+
+/// No gRPC at all: the status is HTTP's.
+void call::refuse(std::string_view http_status) {
+  note_end("HTTP/2", static_cast<unsigned>(std::stoul(std::string(http_status))));
+  peer_->answered(*this);
+  const std::array<field, 2> fields{field{":status", http_status}, field{"allow", "POST"}};
+  peer_->session_.answer(*this, std::span(fields).first(http_status == "405" ? 2 : 1));
+}
+
+}  // namespace bwos::server::native

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bwos/task.hpp>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/routes.hpp"
+#include "grpc/messages.hpp"
+#include "grpc/status.hpp"
+
+namespace bwos::server::rpc {
+
+/// What a handler sees of its call, whatever the transport. Lives until the handler has ended. All
+/// members: any thread, but those of one call one at a time, except is_cancelled().
+class context {
+ public:
+  context(const context&) = delete;
+  context& operator=(const context&) = delete;
+
+  const service& server;
+
+  /// Nobody waits for the answer any more: the caller gave up, its connection was lost, or the
+  /// deadline has passed. A handler that takes long looks now and then, and ends.
+  [[nodiscard]] virtual bool is_cancelled() const noexcept = 0;
+  /// time_point::max(): none.
+  [[nodiscard]] virtual std::chrono::steady_clock::time_point deadline() const = 0;
+  /// What the caller sent under a name (lower case), in its order; of one that ends in "-bin" the
+  /// bytes themselves.
+  [[nodiscard]] virtual std::vector<std::string> metadata(std::string_view name) const = 0;
+
+  /// For the caller, before the first message; of a name that ends in "-bin" any bytes. False:
+  /// no metadata (rpc/metadata.hpp), or a message has been written. Throws std::bad_alloc.
+  virtual bool add_initial_metadata(std::string_view name, std::string_view value) = 0;
+  /// For the caller, with the status. Likewise.
+  virtual bool add_trailing_metadata(std::string_view name, std::string_view value) = 0;
+  /// Before the first message: replies are compressed (deflate, or else gzip) where the caller
+  /// accepts that and it makes them smaller.
+  virtual void compress_replies() = 0;
+
+ protected:
+  explicit context(const service& of) noexcept : server(of) {}
+  ~context() = default;
+};
+
+/// A unary method: a coroutine over protobuf messages, which live until it has ended. It starts on
+/// the thread that has read the request; one that never suspends ends there too. What it throws is
+/// handler_threw().
+template <class Request, class Reply>
+using unary_handler = task<status> (*)(context& call, const Request& request, Reply& reply);
+
+/// The streaming kinds, likewise. One that takes a stream starts when its header is here. It goes
+/// on wherever a worker is, and may end before it has read everything: then the caller is told to
+/// send no more. A single request is the handler's own: one that lasts may empty it.
+template <class Request, class Reply>
+using server_stream_handler = task<status> (*)(context& call, Request& request,
+                                               writer<Reply>& replies);
+template <class Request, class Reply>
+using client_stream_handler = task<status> (*)(context& call, reader<Request>& requests,
+                                               Reply& reply);
+template <class Request, class Reply>
+using both_stream_handler = task<status> (*)(context& call, reader<Request>& requests,
+                                             writer<Reply>& replies);
+
+}  // namespace bwos::server::rpc

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "grpc/server.hpp"
+
+#include <google/protobuf/stubs/logging.h>
+#include <health.pb.h>
+#include <helloworld.pb.h>
+#include <test_service.pb.h>
+#include <work.pb.h>
+
+#include <cstddef>
+#include <thread>
+#include <utility>
+
+#include "app/services.hpp"
+#include "grpc/health.hpp"
+#include "http/limits.hpp"
+
+namespace bwos::server::native {
+namespace {
+
+method_table all_methods(const service& of) {
+  // protobuf writes a line for each request that is not UTF-8. Its sender gets an answer instead.
+  google::protobuf::SetLogHandler(nullptr);
+  method_table made;
+  rpc::add_services(made, of);
+  rpc::method_options bounds{.request_bytes_max = rpc::name_request_bytes_max, .vital = true};
+  made.unary("/grpc.health.v1.Health/Check", &check_health, bounds);
+  bounds.calls_max = rpc::waiting_calls_max;
+  made.server_stream("/grpc.health.v1.Health/Watch", &watch_health, bounds);
+  return made;
+}
+
+}  // namespace
+
+server::server(runtime& where, const std::string& address, int backlog, std::size_t connections_max,
+               const service& handlers, metrics::registry& metrics, const h2::limits& http2,
+               const call_limits& calls)
+    : server(where, address.empty() ? nullptr : where.listen(address, backlog), connections_max,
+             handlers, metrics, http2, calls) {}
+
+server::server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t connections_max,
+               const service& handlers, metrics::registry& metrics, const h2::limits& http2,
+               const call_limits& calls, access_log* log, const queue_age_bound* queue_age)
+    : methods_(all_methods(handlers)),
+      counters_(metrics),
+      shared_{.workers = where.workers(),
+              .handlers = handlers,
+              .metrics = metrics,
+              .methods = methods_,
+              .http2 = http2,
+              .calls = calls,
+              .leaving = leaving_,
+              .log = log,
+              .queue_age = queue_age},
+      listener_(std::move(bound)) {
+  if (listener_) listener_->start_grpc(shared_, connections_max);
+}
+
+server::~server() = default;
+
+std::string server::address() const {
+  return listener_->address();
+}
+
+void server::shutdown(std::chrono::steady_clock::time_point deadline) {
+  // [native.leave] relaxed: the interruptions below order it before what they end. Partner:
+  // [peer.leaving].
+  leaving_.store(true, std::memory_order_relaxed);
+  if (!listener_) return;
+  listener_->close();
+  bool all_know = false;
+  // Ends: at the deadline what is left is the runtime's to cut off.
+  while (!(listener_->closed() && listener_->connections() == 0) &&
+         std::chrono::steady_clock::now() < deadline) {
+    if (!all_know) {
+      all_know = listener_->closed();  // nobody is accepted any more
+      listener_->interrupt_connections();
+    }
+    std::this_thread::sleep_for(drain_step);
+  }
+}
+
+grpc_statistics server::statistics() const noexcept {
+  const metrics::totals now = counters_.total();
+  const auto of = [&](metrics::grpc what) { return now.grpc[static_cast<std::size_t>(what)]; };
+  return {of(metrics::grpc::started), of(metrics::grpc::ok), of(metrics::grpc::failed),
+          of(metrics::grpc::cancelled), of(metrics::grpc::unserved)};
+}
+
+}  // namespace bwos::server::native

@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/h2/requests.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "grpc/fields.hpp"
+#include "grpc/peer.hpp"
+#include "http/h1/connection_life.hpp"
+#include "http/h1/syntax.hpp"
+
+namespace bwos::server::http2 {
+namespace {
+
+using h2::field;
+
+constexpr std::array<field, 1> continue_header{field{":status", "100"}};
+
+/// Bodies of the largest size that one connection may have unanswered. Guessed: more is no browser.
+constexpr std::size_t bodies_max = 16;
+
+/// The decimal of a status, for as long as the program runs.
+std::string_view code_of(status what) noexcept {
+  static constexpr auto texts = [] {
+    std::array<std::array<char, 3>, status_count> all{};
+    for (std::size_t i = 0; i < status_count; ++i) {
+      const unsigned code = status_texts[i].code;
+      all[i] = {static_cast<char>('0' + code / 100), static_cast<char>('0' + code / 10 % 10),
+                static_cast<char>('0' + code % 10)};
+    }
+    return all;
+  }();
+  const auto& text = texts[static_cast<std::size_t>(what)];
+  return {text.data(), text.size()};
+}
+
+}  // namespace
+
+/// In the lane, and back.
+struct exchange::long_run final : continuation, native::inbox_entry {
+  long_run(exchange& one, route at) noexcept
+      : continuation(&on_turn), of(&one), where(at), since(metrics::now_ticks()) {
+    is_request = true;
+  }
+  static void on_turn(continuation& self, disposition how) noexcept;
+  void answer() noexcept;
+
+  exchange* of;  // null: the connection has gone with the threads, and this goes with the lane
+  const route where;
+  const metrics::ticks since;
+  lane_entry place;
+  response reply;
+  std::string text;  // what reply refers to
+  std::atomic<bool> cancelled{false};
+};
+
+exchange::exchange(requests& in) noexcept : in_(in) {
+  take_rest(true);
+}
+
+exchange::~exchange() = default;
+
+/// On a worker. As its last act it gives itself back, or goes.
+void exchange::long_run::on_turn(continuation& self, disposition how) noexcept {
+  auto& run = static_cast<long_run&>(self);
+  if (how == disposition::run) {
+    // [request.cancelled] relaxed: a hint not to begin; nothing is read on its strength. Partner:
+    // [request.cancel].
+    if (!run.cancelled.load(std::memory_order_relaxed)) run.answer();
+    return run.of->in_.peer_.give_back(run);
+  }
+  if (run.of == nullptr) {
+    delete &run;
+    return;
+  }
+  exchange& discarded = *run.of;
+  discarded.run_.reset();
+  discarded.in_.peer_.one_discarded();
+}
+
+void exchange::long_run::answer() noexcept {
+  const http1::context& shared = of->in_.shared_;
+  const metrics::ticks begun = metrics::now_ticks();
+  try {
+    reply = respond(where, of->asked(), shared.handlers, http1::life::this_worker().text);
+    text = reply.body;
+    reply.body = text;
+  } catch (...) {
+    reply = error_response(status::internal_error);
+  }
+  shared.times.note(where, metrics::now_ticks() - begun);
+}
+
+// The request.
+
+void exchange::on_field(std::string_view name, std::string_view value) {
+  if (may_be_call_ && !name.starts_with(':')) {  // pseudo-fields come first
+    fields_.append(name).append(1, '\0').append(value).append(1, '\0');
+  }
+  if (name == "content-type") {
+    if (may_be_call_ && native::is_grpc_content_type(value)) return in_.hand_over(*this);
+    if (content_type_.empty()) content_type_ = value;
+  } else if (name == ":method") {
+    read_method(value);
+  } else if (name == ":path") {
+    target_ = value;
+  } else if (name == ":authority" || name == "host") {
+    read_host(value);
+  } else if (name == "content-length") {
+    read_length(value);
+  } else if (name == "expect") {
+    read_expect(value);
+  }
+}
+
+void exchange::object(status why) noexcept {
+  if (objection_ == status::ok) objection_ = why;
+}
+
+void exchange::read_method(std::string_view value) {
+  if (value == "GET") {
+    verb_ = method::get;
+  } else if (value == "HEAD") {
+    verb_ = method::head;
+  } else if (value == "POST") {
+    verb_ = method::post;
+    may_be_call_ = !in_.shared_.http2.methods.empty();
+  } else if (value == "OPTIONS") {
+    verb_ = method::options;
+  } else if (value == "CONNECT") {
+    object(status::method_not_allowed);
+  } else if (!http1::is_known_method(value)) {
+    object(status::not_implemented);
+  }
+}
+
+void exchange::read_host(std::string_view value) {
+  if (!http1::is_host(value)) object(status::bad_request);
+}
+
+/// nghttp2 has seen to it that it is a number, and compares it with what comes.
+void exchange::read_length(std::string_view value) {
+  std::size_t size = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), size);
+  if (error != std::errc() || size > in_.shared_.limits.body_bytes_max) {
+    object(status::payload_too_large);
+  }
+}
+
+void exchange::read_expect(std::string_view value) {
+  expects_continue_ = http1::is_lower_case_of(value, "100-continue");
+  if (!expects_continue_) object(status::expectation_failed);
+}
+
+void exchange::on_header(bool too_large) {
+  taken_up_ = in_.session_.now();
+  std::string().swap(fields_);
+  may_be_call_ = false;
+  if (too_large) objection_ = status::header_fields_too_large;
+  if (target_.find('#') != std::string::npos) object(status::bad_request);
+  if (in_.session_.hosts_differ()) object(status::bad_request);
+  in_.wait_for_body(*this);
+  if (objection_ != status::ok) return refuse(objection_);
+  if (expects_continue_) in_.awaits_continue_ = true;
+}
+
+void exchange::on_data(std::span<const std::byte> bytes, bool /*last*/) {
+  in_.session_.consume(*this, bytes.size());  // keep() has bounds of its own
+  expects_continue_ = false;
+  if (answered_) {
+    dropped_bytes_ += bytes.size();
+    if (dropped_bytes_ > linger_bytes_max) in_.session_.reset(*this, h2::error::none);
+    return;
+  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (content_.size() + text.size() > in_.shared_.limits.body_bytes_max) {
+    return refuse(status::payload_too_large);
+  }
+  if (!in_.keep(*this, text)) refuse(status::service_unavailable);
+}
+
+void exchange::on_end() {
+  in_.wait_no_more(*this);
+  taken_up_ = in_.session_.now();
+  if (!answered_) in_.complete(*this);
+}
+
+void exchange::on_closed(h2::error /*why*/) {
+  open_ = false;
+  in_.wait_no_more(*this);
+  if (run_) {
+    // [request.cancel] relaxed: it publishes nothing but itself. Partner: [request.cancelled].
+    return run_->cancelled.store(true, std::memory_order_relaxed);
+  }
+  in_.drop_content(*this);
+  if (!ready_) in_.release(*this);
+}
+
+request exchange::asked() const noexcept {
+  const std::string_view target = target_;
+  const std::size_t mark = std::min(target.find('?'), target.size());
+  return {.verb = verb_,
+          .path = target.substr(0, mark),
+          .query = target.substr(std::min(mark + 1, target.size())),
+          .content_type = content_type_,
+          .body = content_,
+          .length_known = true};  // RFC 9113, 8.1: its frames say where it ends
+}
+
+// The answer.
+
+/// What comes of its body yet is dropped, within the bounds of HTTP/1.1's last answers.
+void exchange::refuse(status why) {
+  expects_continue_ = false;
+  in_.shared_.metrics.here().request(route::other, why);
+  answer(why == status::service_unavailable ? http1::life::busy_response() : error_response(why));
+  in_.drop_content(*this);
+}
+
+void exchange::answer(const response& what) {
+  answered_ = true;
+  in_.peer_.note_answer();
+  if (in_.shared_.log != nullptr) [[unlikely]]
+    note(what);
+  http1::life::worker_local& worker = http1::life::this_worker();
+  const metrics::registry& metrics = in_.shared_.metrics;
+  const clock::time_point now = worker.coarse_now(metrics::now_ticks(), metrics.ticks_per_ms());
+  constexpr std::size_t behind_name = std::string_view("Date: ").size();
+  worker.date.line(now).copy(date_.data(), date_.size(), behind_name);
+  const auto length_end =
+      std::to_chars(length_.data(), length_.data() + length_.size(), what.body.size()).ptr;
+  std::array<field, 5> fields{field{":status", code_of(what.code)},
+                              {"date", {date_.data(), date_.size()}},
+                              {"content-type", what.content_type},
+                              {"content-length", std::string_view(length_.data(), length_end)}};
+  std::size_t count = 4;
+  if (const std::size_t colon = what.header.find(": "); colon != std::string_view::npos) {
+    more_name_ = what.header.substr(0, colon);
+    for (char& c : more_name_) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    fields[count++] = {more_name_, what.header.substr(colon + 2)};
+  }
+  const auto header = std::span(fields).first(count);
+  if (verb_ == method::head || what.body.empty()) return in_.session_.answer(*this, header);
+  in_.session_.answer(*this, header, std::string(what.body));
+}
+
+/// To the access log.
+void exchange::note(const response& what) const {
+  const request from = asked();
+  const auto took = clock::now() - taken_up_;
+  in_.shared_.log->note({.socket = in_.peer_.socket(),
+                         .protocol = "HTTP/2",
+                         .method = name_of(from.verb),
+                         .path = from.path,
+                         .status = text_of(what.code).code,
+                         .bytes = from.verb == method::head ? 0 : what.body.size(),
+                         .duration = std::chrono::duration_cast<std::chrono::microseconds>(took)});
+}
+
+// All of them.
+
+requests::~requests() {
+  while (exchange* const each = newest_) {
+    newest_ = each->older_;
+    if (each->run_) each->run_.release()->of = nullptr;  // the lane discards it yet
+    delete each;
+  }
+}
+
+h2::stream* requests::open() {
+  auto* const made = new exchange(*this);
+  made->older_ = newest_;
+  if (newest_ != nullptr) newest_->newer_ = made;
+  newest_ = made;
+  return made;
+}
+
+requests::rest requests::run(clock::time_point now) {
+  const bool owed = peer_.owes();
+  if (!owed) expire(now);
+  if (std::exchange(awaits_continue_, false)) invite();
+  left_ = run_ready(now);
+  if (owed && !peer_.has_left()) renew(now);
+  return left_;
+}
+
+/// While answers were owed nothing was received: what the peer has sent meanwhile is not late.
+void requests::renew(clock::time_point now) noexcept {
+  for (exchange* each = soonest_; each != nullptr; each = each->later_) {
+    each->deadline_ = now + shared_.limits.body_timeout;
+  }
+}
+
+void requests::sweep() {
+  for (exchange* each = newest_; each != nullptr;) {
+    exchange& which = *std::exchange(each, each->older_);
+    if (!which.open_ || !session_.is_stalled(which)) continue;
+    count_timeout(metrics::timeout::write);
+    session_.reset(which, h2::error::cancel);
+  }
+}
+
+requests::rest requests::run_ready(clock::time_point now) {
+  const bool from_lane = std::exchange(left_, rest::nothing) == rest::long_one;
+  const metrics::ticks begun = metrics::now_ticks();
+  const bool late = shared_.queue_age.exceeded(now);
+  metrics::slot& counters = shared_.metrics.here();
+  const metrics::ticks slice =
+      shared_.metrics.ticks_per_ms() * static_cast<metrics::ticks>(pipeline_slice.count());
+  unsigned answered = 0;
+  rest left = rest::nothing;
+  while (ready_ != nullptr && left == rest::nothing) {
+    exchange& each = *ready_;
+    const request asked = each.asked();
+    const route where = find_route(asked.path);
+    const route_entry& entry = routes[static_cast<std::size_t>(where)];
+    const bool is_long = shared_.times.is_long(where) && !(from_lane && answered == 0);
+    const bool shed = !entry.vital && (late || (is_long && shared_.queue_age.exceeded_in_lane()));
+    const bool goes_alone = is_long && peer_.hands_on();
+    if (each.open_ && is_long && !shed && !goes_alone) {
+      left = rest::long_one;
+      break;
+    }
+    ready_ = each.next_ready_;
+    if (ready_ == nullptr) ready_end_ = &ready_;
+    each.ready_ = false;
+    if (!each.open_) {
+      release(each);
+      continue;
+    }
+    if (session_.waiting_bytes() > shared_.http2.http2.output_bytes_max) {
+      session_.reset(each, h2::error::refused_stream);
+      continue;
+    }
+    if (goes_alone && !shed) {
+      hand_on(each, where);
+      continue;
+    }
+    const metrics::ticks asked_at = entry.brief ? 0 : metrics::now_ticks();
+    const response reply =
+        shed ? http1::life::busy_response()
+             : respond(where, asked, shared_.handlers, http1::life::this_worker().text);
+    if (!shed && !entry.brief) shared_.times.note(where, metrics::now_ticks() - asked_at);
+    each.answer(reply);
+    drop_content(each);
+    counters.request(where, reply.code);
+    if (shed) counters.shed();
+    ++answered;
+    const bool look = !entry.brief || answered % brief_answers_per_look == 0;
+    const bool over = answered == shared_.limits.pipeline_max ||
+                      (look && (metrics::now_ticks() - begun) * 1000 > slice);
+    if (over && ready_ != nullptr) left = rest::some;
+  }
+  if (answered > 0) counters.answered(answered, metrics::now_ticks() - begun);
+  return left;
+}
+
+/// To the lane, if the connection has not too many there already.
+void requests::hand_on(exchange& which, route where) {
+  if (!peer_.may_hand_on()) return session_.reset(which, h2::error::refused_stream);
+  which.run_ = std::make_unique<exchange::long_run>(which, where);
+  peer_.one_handed_on();
+  shared_.workers.post_long(*which.run_, which.run_->place);
+}
+
+void requests::take(native::inbox_entry& ended) {
+  const auto& run = static_cast<exchange::long_run&>(ended);
+  exchange& which = *run.of;
+  const std::unique_ptr<exchange::long_run> owned = std::move(which.run_);
+  peer_.one_came_back();
+  if (!which.open_) {
+    drop_content(which);
+    return release(which);
+  }
+  which.answer(run.reply);
+  drop_content(which);
+  metrics::slot& counters = shared_.metrics.here();
+  counters.request(run.where, run.reply.code);
+  counters.answered(1, metrics::now_ticks() - run.since);
+}
+
+void requests::lost() noexcept {
+  for (exchange* each = newest_; each != nullptr; each = each->older_) {
+    // [request.lost] relaxed: it publishes nothing but itself. Partner: [request.cancelled].
+    if (each->run_) each->run_->cancelled.store(true, std::memory_order_relaxed);
+  }
+}
+
+void requests::bury(native::inbox_entry& ended) noexcept {
+  static_cast<exchange::long_run&>(ended).of->run_.reset();
+  peer_.one_came_back();
+}
+
+void requests::expire(clock::time_point now) {
+  while (soonest_ != nullptr && soonest_->deadline_ <= now) {
+    exchange& late = *soonest_;
+    wait_no_more(late);
+    if (late.answered_) {
+      session_.reset(late, h2::error::none);
+      continue;
+    }
+    shared_.metrics.here().timed_out(metrics::timeout::body);
+    late.take_rest(false);
+    late.refuse(status::request_timeout);
+  }
+}
+
+/// Those who wait for it are told to send their bodies, unless they have begun (RFC 9110, 10.1.1).
+void requests::invite() {
+  for (exchange* each = soonest_; each != nullptr; each = each->later_) {
+    if (std::exchange(each->expects_continue_, false)) session_.inform(*each, continue_header);
+  }
+}
+
+void requests::complete(exchange& which) noexcept {
+  which.ready_ = true;
+  *ready_end_ = &which;
+  ready_end_ = &which.next_ready_;
+}
+
+/// Headers end one after the other, so that the list is in the order of its deadlines.
+void requests::wait_for_body(exchange& which) noexcept {
+  which.waits_ = true;
+  which.deadline_ = session_.now() + shared_.limits.body_timeout;
+  which.sooner_ = latest_;
+  (latest_ != nullptr ? latest_->later_ : soonest_) = &which;
+  latest_ = &which;
+}
+
+void requests::wait_no_more(exchange& which) noexcept {
+  if (!std::exchange(which.waits_, false)) return;
+  (which.sooner_ != nullptr ? which.sooner_->later_ : soonest_) = which.later_;
+  (which.later_ != nullptr ? which.later_->sooner_ : latest_) = which.sooner_;
+}
+
+/// False: the connection has too much already.
+bool requests::keep(exchange& which, std::string_view bytes) {
+  if (content_bytes_ + bytes.size() > bodies_max * shared_.limits.body_bytes_max) return false;
+  which.content_.append(bytes);
+  content_bytes_ += bytes.size();
+  return true;
+}
+
+void requests::drop_content(exchange& which) noexcept {
+  content_bytes_ -= which.content_.size();
+  std::string().swap(which.content_);
+}
+
+/// It is a call: a stream of the peer's takes its place, and what has come of it.
+void requests::hand_over(exchange& call) {
+  std::vector<field> read{{":method", "POST"}, {":path", call.target_}};
+  std::string_view rest = call.fields_;
+  const auto take = [&rest] {
+    const std::string_view text = rest.substr(0, rest.find('\0'));
+    rest.remove_prefix(text.size() + 1);
+    return text;
+  };
+  while (!rest.empty()) {  // ends: each turn takes a field
+    const std::string_view name = take();
+    read.push_back({name, take()});
+  }
+  session_.pass(call, peer_.open_call(), read);
+  release(call);
+}
+
+void requests::release(exchange& which) noexcept {
+  if (which.older_ != nullptr) which.older_->newer_ = which.newer_;
+  (which.newer_ != nullptr ? which.newer_->older_ : newest_) = which.older_;
+  delete &which;
+}
+
+}  // namespace bwos::server::http2

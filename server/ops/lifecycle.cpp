@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/lifecycle.hpp"
+
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "baselines/grpc_cpp/server.hpp"
+#include "grpc/server.hpp"
+#include "ops/exposition.hpp"
+
+namespace bwos::server {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+constexpr std::size_t connections_default_max = 65536;
+/// For the access log's last lines, where a second signal ends the process. A guess: longer than a
+/// pipe that nobody reads is asked, shorter than anybody waits before the next signal is SIGKILL.
+constexpr std::chrono::milliseconds last_lines{1000};
+
+std::size_t descriptor_limit() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  return limit.rlim_cur;
+}
+
+/// On each of `ports` whose connections are ours: more would wait without an answer for descriptors
+/// that others give back.
+std::size_t connections_max(const config& settings, std::size_t ports) noexcept {
+  const std::size_t limit = descriptor_limit();
+  const std::size_t free =
+      limit > 2 * descriptors_reserved ? limit - descriptors_reserved : limit / 2;
+  return std::min(free / std::max<std::size_t>(ports, 1), settings.connections_max > 0
+                                                              ? settings.connections_max
+                                                              : connections_default_max);
+}
+
+/// What the kernel cuts each listener's backlog to; none, where it does not say.
+std::optional<int> backlog_max() {
+  std::ifstream file("/proc/sys/net/core/somaxconn");
+  int value = 0;
+  return file >> value ? std::optional(value) : std::nullopt;
+}
+
+/// Whether connections are ours, not gRPC C++'s alone.
+bool has_connections(const config& settings, const inherited_sockets& given) {
+  return given.http || !settings.http_listen.empty() || settings.grpc_by == grpc_kind::native;
+}
+
+/// Limits that are lower than what was asked for. gRPC C++ and inherited sockets have backlogs of
+/// their own. `ports`: those whose connections are ours.
+void log_what_is_cut(const config& settings, const inherited_sockets& given, std::size_t ports) {
+  const std::size_t connections = connections_max(settings, ports);
+  if (ports > 0 && settings.connections_max > connections) {
+    spdlog::warn(
+        "--connections-max {}: only {}{}, as no more than {} descriptors may be open; raise the "
+        "hard limit of RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)",
+        settings.connections_max, connections, ports > 1 ? " on each port" : "",
+        descriptor_limit());
+  }
+  const bool http = !given.http && !settings.http_listen.empty();
+  const bool grpc =
+      !given.grpc && !settings.grpc_listen.empty() && settings.grpc_by == grpc_kind::native;
+  const std::optional<int> most = backlog_max();
+  if (most && settings.backlog > *most && (http || grpc)) {
+    spdlog::warn("--backlog {}: only {}, the kernel's most; raise net.core.somaxconn",
+                 settings.backlog, *most);
+  }
+}
+
+/// Flags about gRPC or HTTP, where neither an address nor an inherited socket is there for it.
+void refuse_what_nobody_serves(const config& settings, const inherited_sockets& given) {
+  if (settings.grpc_test_service && !given.grpc && settings.grpc_listen.empty()) {
+    throw start_error(
+        "--grpc-test-service true: must be left out with --grpc-listen '': nobody serves gRPC");
+  }
+  if (!settings.access_log.file.empty() && !has_connections(settings, given)) {
+    throw start_error("--access-log " + settings.access_log.file +
+                      ": must be left out with --http-listen '' and --grpc grpc++: gRPC C++'s "
+                      "answers are not logged");
+  }
+}
+
+[[noreturn]] void refuse_address(const char* flag, const std::optional<inherited_socket>& given,
+                                 const std::string& address, const std::exception& why) {
+  if (given) {
+    throw start_error("descriptor " + std::to_string(given->fd) + " in place of " + flag + ": " +
+                      why.what());
+  }
+  const auto* system = dynamic_cast<const std::system_error*>(&why);
+  // Whoever has it may leave, and an interface may come up.
+  const bool may_pass = system && (system->code() == std::errc::address_in_use ||
+                                   system->code() == std::errc::address_not_available);
+  throw start_error(std::string(flag) + " " + address + ": " +
+                        (system ? system->code().message() : why.what()) +
+                        "; must be a free ADDRESS:PORT of this machine, port 0 to 65535",
+                    may_pass);
+}
+
+}  // namespace
+
+std::size_t raise_descriptor_limit() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  return descriptor_limit();
+}
+
+termination_signals::termination_signals(bool with_hangup) {
+  ::sigemptyset(&set_);
+  ::sigaddset(&set_, SIGTERM);
+  ::sigaddset(&set_, SIGINT);
+  if (with_hangup) ::sigaddset(&set_, SIGHUP);
+  ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+}
+
+std::optional<int> termination_signals::wait_for(
+    std::chrono::milliseconds patience) const noexcept {
+  const auto ns = std::chrono::nanoseconds(patience % std::chrono::seconds(1)).count();
+  const timespec limit{.tv_sec = patience.count() / 1000, .tv_nsec = ns};
+  const int number = ::sigtimedwait(&set_, nullptr, &limit);
+  return number > 0 ? std::optional(number) : std::nullopt;
+}
+
+server::server(const config& settings, service_manager manager, inherited_sockets given)
+    : settings_(settings),
+      given_(given),
+      times_(static_cast<metrics::ticks>(settings_.lane_threshold().count()) *
+             metrics_.ticks_per_ms() / 1000),
+      runtime_(make_runtime(settings_)),
+      queue_age_(runtime_->workers_of_ours(), settings_.queue_age_max),
+      stalls_(runtime_->workers_of_ours(), settings_.stall_timeout),
+      memory_(settings_.workers),
+      manager_(std::move(manager)) {
+  refuse_what_nobody_serves(settings_, given_);
+  service_.work_us_max = settings_.work_us_max;
+  service_.has_test_service = settings_.grpc_test_service;
+  service_.write_metrics = [this](std::string& to) { write_metrics(to); };
+  service_.describe_stall = [this](std::string& to) { stalls_.describe(to); };
+  if (!settings_.access_log.file.empty()) log_.emplace(settings_.access_log);
+  if (has_http_port()) bind_http();
+  if (given_.grpc || !settings_.grpc_listen.empty()) start_grpc();
+  if (http_) start_http();
+  log_start();
+}
+
+server::last_stop::~last_stop() {
+  if (all.grpc_) all.grpc_->shutdown(clock::now());
+  all.runtime_->stop();
+}
+
+std::unique_ptr<http_listener> server::listen(const std::optional<inherited_socket>& given,
+                                              const std::string& address) {
+  return given ? runtime_->listen(*given) : runtime_->listen(address, settings_.backlog);
+}
+
+void server::bind_http() {
+  try {
+    http_ = listen(given_.http, settings_.http_listen);
+  } catch (const std::exception& error) {
+    refuse_address("--http-listen", given_.http, settings_.http_listen, error);
+  }
+}
+
+/// Of those whose connections are ours.
+bool server::has_http_port() const {
+  return given_.http || !settings_.http_listen.empty();
+}
+bool server::has_grpc_port() const {
+  return settings_.grpc_by == grpc_kind::native && !is_one_address() &&
+         (given_.grpc || !settings_.grpc_listen.empty());
+}
+std::size_t server::ports() const {
+  return std::size_t{has_http_port()} + std::size_t{has_grpc_port()};
+}
+
+/// Native gRPC is served on the HTTP port anyway.
+bool server::is_one_address() const {
+  return settings_.grpc_by == grpc_kind::native && !given_.grpc &&
+         settings_.http_listen == settings_.grpc_listen && !settings_.grpc_listen.ends_with(":0");
+}
+
+void server::start_http() {
+  const auto* const calls = dynamic_cast<const native::server*>(grpc_.get());
+  http2_context_.emplace(native::shared{.workers = runtime_->workers(),
+                                        .handlers = service_,
+                                        .metrics = metrics_,
+                                        .methods = calls ? calls->methods() : no_methods_,
+                                        .http2 = settings_.http2,
+                                        .calls = settings_.native,
+                                        .leaving = http_leaves_,
+                                        .log = log_ ? &*log_ : nullptr,
+                                        .parts_behind_answers = true,
+                                        .queue_age = &queue_age_});
+  http_context_.emplace(http1::context{.workers = runtime_->workers(),
+                                       .handlers = service_,
+                                       .metrics = metrics_,
+                                       .limits = settings_.http,
+                                       .times = times_,
+                                       .queue_age = queue_age_,
+                                       .http2 = *http2_context_,
+                                       .log = log_ ? &*log_ : nullptr});
+  http_->start(*http_context_, connections_max(settings_, ports()));
+}
+
+void server::start_grpc() {
+  if (given_.grpc && settings_.grpc_by == grpc_kind::cpp) {
+    throw start_error(
+        "--grpc grpc++: must be native with a socket named grpc (LISTEN_FDNAMES): gRPC C++ listens "
+        "on sockets of its own");
+  }
+  try {
+    if (settings_.grpc_by == grpc_kind::native) {
+      grpc_ = std::make_unique<native::server>(
+          *runtime_, is_one_address() ? nullptr : listen(given_.grpc, settings_.grpc_listen),
+          connections_max(settings_, ports()), service_, metrics_, settings_.http2,
+          settings_.native, log_ ? &*log_ : nullptr, &queue_age_);
+    } else {
+      grpc_ = std::make_unique<grpc_server>(runtime_->workers(), settings_.grpc, service_);
+    }
+  } catch (const std::exception& error) {
+    refuse_address("--grpc-listen", given_.grpc, settings_.grpc_listen, error);
+  }
+}
+
+void server::log_start() const {
+  const runtime_facts facts = runtime_->facts();
+  spdlog::log(facts.reactor.refused ? spdlog::level::warn : spdlog::level::info, "reactor {}: {}",
+              metrics::name_of(facts.reactor.kind), facts.reactor.note);
+  const std::string each = ", " + std::to_string(connections_max(settings_, ports()));
+  std::string most;
+  if (has_http_port()) most += each + " HTTP connections at most";
+  if (has_grpc_port()) most += each + " gRPC connections at most";
+  spdlog::info("bwos-server {}: executor {}, {} workers, {} descriptors{}", version(),
+               name_of(facts.kind), settings_.workers, descriptor_limit(), most);
+  log_what_is_cut(settings_, given_, ports());
+}
+
+std::string server::addresses() const {
+  std::string line = "listening";
+  if (http_) line += " http=" + http_->address();
+  if (grpc_) line += " grpc=" + (is_one_address() ? http_->address() : grpc_->address());
+  return line;
+}
+
+void server::write_metrics(std::string& to) const {
+  metrics::snapshot now;
+  now.http = metrics_.total();
+  if (http_) {
+    now.http_listens = true;
+    now.connections = http_->connections();
+    now.accepted = http_->accepted();
+    now.refused = http_->refused();
+    now.made_room = http_->made_room();
+  }
+  if (grpc_) now.grpc = grpc_->statistics();
+  if (grpc_) now.grpc_connections = grpc_->connections();
+  if (grpc_) now.grpc_refused = grpc_->refused();
+  if (grpc_) now.grpc_made_room = grpc_->made_room();
+  if (const pool* const ours = runtime_->workers_of_ours()) {
+    now.pool = ours->statistics();
+    if (settings_.queue_age_max.count() != 0) now.queue_age = ours->queue_age(clock::now());
+  }
+  const runtime_facts facts = runtime_->facts();
+  now.executor = name_of(facts.kind);
+  now.reactor = facts.reactor.kind;
+  if (log_) now.access_log = log_->counts();
+  now.asio_lane_run = facts.asio_lane_run;
+  now.version = version();
+  metrics::write_text(to, now);
+}
+
+bool server::http_has_ended() const noexcept {
+  return !http_ || (http_->closed() && http_->connections() == 0);
+}
+
+/// One that asks for the end.
+std::optional<int> server::signal_within(const termination_signals& signals,
+                                         std::chrono::milliseconds patience) {
+  const auto number = signals.wait_for(patience);
+  if (number != SIGHUP) return number;
+  log_->reopen();  // without a log SIGHUP is nobody's
+  return std::nullopt;
+}
+
+std::optional<int> server::signal_before(const termination_signals& signals,
+                                         clock::time_point end) {
+  for (auto now = clock::now(); now < end; now = clock::now()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now);
+    const auto patience =
+        std::min({left, stalls_.interval(), manager_.until_watchdog(now), memory_return::interval});
+    if (const auto number = signal_within(signals, patience)) return number;
+    look_after();
+  }
+  return std::nullopt;
+}
+
+/// The watchdog starves while /healthz fails.
+void server::look_after() {
+  stalls_.log_new();
+  std::string stall;
+  stalls_.describe(stall);
+  if (stall.empty()) manager_.feed_watchdog(clock::now());
+  memory_.look(clock::now());
+}
+
+void server::wait(const termination_signals& signals) {
+  manager_.ready(addresses());
+  signal_before(signals, clock::time_point::max());
+}
+
+/// For --drain-delay, in which load balancers find out and send no more.
+void server::serve_unready(const termination_signals& signals) {
+  if (settings_.drain_delay.count() == 0) return;
+  spdlog::info("not ready, accepting for {} ms yet", settings_.drain_delay.count() / 1000);
+  const auto again = signal_before(signals, clock::now() + settings_.drain_delay);
+  if (again) end_at_once(*again);
+}
+
+/// As the shell says it of the signal.
+void server::end_at_once(int signal) {
+  if (log_) log_->write_out(last_lines);
+  ::_exit(128 + signal);
+}
+
+void server::drain(const termination_signals& signals) {
+  service_.drain();
+  if (grpc_) grpc_->begin_drain();
+  manager_.stopping("draining");
+  serve_unready(signals);
+  const auto deadline = clock::now() + settings_.drain_timeout;
+  spdlog::info("draining, for at most {} ms", settings_.drain_timeout.count() / 1000);
+  // [http.leaves] release: what the drain's bell has told. Partner: [peer.leaving].
+  http_leaves_.store(true, std::memory_order_release);
+  if (http_) http_->close();
+
+  std::atomic<bool> grpc_has_ended{false};
+  std::jthread grpc_end([&] {  // joined, too, where the rest of this throws
+    if (grpc_) grpc_->shutdown(deadline);
+    // [drain.grpc.ended] relaxed: the join orders the rest. Partner: [drain.grpc.look].
+    grpc_has_ended.store(true, std::memory_order_relaxed);
+  });
+  bool all_know = false;
+  // Ends: at the deadline gRPC cuts its calls off, and HTTP is waited for no longer.
+  // [drain.grpc.look] relaxed: seen late, it is asked again. Partner: [drain.grpc.ended].
+  while (!grpc_has_ended.load(std::memory_order_relaxed) ||
+         !(http_has_ended() || clock::now() >= deadline)) {
+    // Again until nobody is accepted any more. A connection that was told, or is at work, ends by
+    // itself.
+    if (http_ && !all_know) {
+      all_know = http_->closed();
+      http_->interrupt_connections();
+    }
+    if (const auto again = signal_within(signals, drain_step)) end_at_once(*again);
+    look_after();
+  }
+  grpc_end.join();
+  if (http_ && http_->connections() > 0) {
+    // Where a handler computes, the runtime waits for it, and the answer may go out yet.
+    spdlog::warn("{} HTTP connections were not done at the end of --drain-timeout",
+                 http_->connections());
+  }
+  runtime_->stop();
+}
+
+}  // namespace bwos::server

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/memory_return.hpp"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
+#include <string_view>
+#include <utility>
+
+namespace bwos::server {
+
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+
+namespace {
+
+/// Less is not worth it. A guess: what an idle server takes, several times.
+constexpr std::size_t worth_bytes = std::size_t{64} << 20;
+/// A burst is over when the workers use less than one of so many parts of their time. A guess.
+constexpr unsigned quiet_part = 10;
+
+/// 0 where /proc does not say. Allocates nothing, as there may be nothing left.
+std::size_t resident_bytes() noexcept {
+  const int fd = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  std::array<char, 128> text;
+  const ssize_t size = ::read(fd, text.data(), text.size());
+  ::close(fd);
+  const std::string_view said(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  std::size_t pages = 0;
+  const std::size_t second = said.find(' ') + 1;
+  std::from_chars(said.data() + second, said.data() + said.size(), pages);
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+/// What is resident, and not in use as the C library knows it: its free blocks, and the program.
+/// (Of its free blocks it does not know which are resident.)
+std::size_t unused_bytes() noexcept {
+  const struct mallinfo2 all = ::mallinfo2();
+  const std::size_t in_use = all.uordblks + all.hblkhd;
+  const std::size_t resident = resident_bytes();
+  return resident > in_use ? resident - in_use : 0;
+}
+
+std::chrono::nanoseconds processor_time() noexcept {
+  std::timespec used{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+/// From so many bytes on a block is mapped by itself. A guess: far above what a request takes, and
+/// what it costs to map and clear it is little beside what it takes to fill it.
+constexpr int mapped_bytes = 256 << 10;
+
+}  // namespace
+
+memory_return::memory_return(unsigned workers) noexcept : workers_(workers) {
+  ::mallopt(M_MMAP_THRESHOLD, mapped_bytes);
+}
+
+void memory_return::look(clock::time_point now) noexcept {
+  const auto passed = now - last_;
+  if (passed < interval) return;
+  last_ = now;
+  const std::chrono::nanoseconds before = std::exchange(used_, processor_time());
+  if (resident_bytes() < worth_bytes || (used_ - before) * quiet_part > passed * workers_) return;
+  const std::size_t unused = unused_bytes();
+  kept_ = std::min(kept_, unused);
+  if (unused < kept_ + worth_bytes) return;
+  ::malloc_trim(0);
+  kept_ = unused_bytes();
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - now);
+  spdlog::info("{} MiB of free memory given back to the system, in {} ms",
+               (std::max(unused, kept_) - kept_) >> 20, took.count());
+}
+
+#else
+
+memory_return::memory_return(unsigned workers) noexcept : workers_(workers) {}
+void memory_return::look(clock::time_point) noexcept {}
+
+#endif
+
+}  // namespace bwos::server
