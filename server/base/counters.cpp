@@ -18,8 +18,9 @@ thread_local cached_slot cache;
 
 }  // namespace
 
-registry::registry()
+registry::registry(request_kinds kinds)
     : id_(next_id()),
+      kinds_(kinds),
       ticks_per_us_(measure_ticks_per_us()),
       ticks_per_ms_(static_cast<ticks>(ticks_per_us_ * 1000)) {
   for (std::size_t i = 0; i < bounds_.size(); ++i) {
@@ -38,17 +39,18 @@ slot& registry::find_or_add() {
   for (const auto& one : slots_) {
     if (one->owner_ == std::this_thread::get_id()) return *one;
   }
-  return *slots_.emplace_back(std::make_unique<slot>(bounds_));
+  return *slots_.emplace_back(std::make_unique<slot>(bounds_, kinds_));
 }
 
 totals registry::total() const {
   totals sum;
+  sum.requests.assign(kinds_.routes, std::vector<std::uint64_t>(kinds_.statuses));
   std::uint64_t duration_ticks = 0;
   const std::lock_guard lock(mutex_);
   for (const auto& one : slots_) {
-    for (std::size_t where = 0; where < sum.requests.size(); ++where) {
-      for (std::size_t code = 0; code < status_count; ++code) {
-        sum.requests[where][code] += one->requests_[where][code].get();
+    for (std::size_t route = 0; route < kinds_.routes; ++route) {
+      for (std::size_t status = 0; status < kinds_.statuses; ++status) {
+        sum.requests[route][status] += one->requests_[route * kinds_.statuses + status].get();
       }
     }
     for (std::size_t i = 0; i < sum.durations.size(); ++i)

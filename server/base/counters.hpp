@@ -3,15 +3,14 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include "app/routes.hpp"
 #include "base/ticks.hpp"
-#include "http/message.hpp"
 
 namespace bwos::server::metrics {
 
@@ -38,9 +37,15 @@ enum class grpc : std::uint8_t {
 };
 inline constexpr std::size_t grpc_count = 9;
 
+/// Requests are counted by their route and the status of their answer, both by number.
+struct request_kinds {
+  std::size_t routes;
+  std::size_t statuses;
+};
+
 /// What is counted, as plain numbers: the sum over all threads.
 struct totals {
-  std::array<std::array<std::uint64_t, status_count>, routes.size()> requests{};
+  std::vector<std::vector<std::uint64_t>> requests;  ///< By route, then by status.
   std::array<std::uint64_t, duration_bounds_us.size() + 1> durations{};
   double duration_us_sum = 0;
   std::uint64_t received_bytes = 0;
@@ -72,11 +77,16 @@ class counter {
 /// fetches in pairs).
 class alignas(128) slot {
  public:
-  explicit slot(const std::array<ticks, duration_bounds_us.size()>& bounds) noexcept
-      : bounds_(bounds), owner_(std::this_thread::get_id()) {}
+  /// Throws std::bad_alloc.
+  slot(const std::array<ticks, duration_bounds_us.size()>& bounds, request_kinds kinds)
+      : bounds_(bounds),
+        owner_(std::this_thread::get_id()),
+        statuses_(kinds.statuses),
+        requests_(kinds.routes * kinds.statuses) {}
 
-  void request(route where, status code) noexcept {
-    requests_[static_cast<std::size_t>(where)][static_cast<std::size_t>(code)].add(1);
+  /// `route` and `status` are below the registry's request_kinds.
+  void request(std::size_t route, std::size_t status) noexcept {
+    requests_[route * statuses_ + status].add(1);
   }
   /// So many requests were answered by one write, `took` after a worker had taken them up.
   void answered(unsigned requests, ticks took) noexcept {
@@ -97,7 +107,8 @@ class alignas(128) slot {
 
   std::array<ticks, duration_bounds_us.size()> bounds_;
   std::thread::id owner_;
-  std::array<std::array<counter, status_count>, routes.size()> requests_;
+  const std::size_t statuses_;
+  std::vector<counter> requests_;
   std::array<counter, duration_bounds_us.size() + 1> durations_;
   counter duration_sum_;
   counter received_bytes_;
@@ -111,7 +122,7 @@ class alignas(128) slot {
 /// A server's counters. Must outlive every thread that counts.
 class registry {
  public:
-  registry();
+  explicit registry(request_kinds kinds);
   registry(const registry&) = delete;
   registry& operator=(const registry&) = delete;
 
@@ -134,6 +145,7 @@ class registry {
 
   const std::uint64_t
       id_;  ///< Unique in the process: tells a thread that its cached slot is of another registry.
+  const request_kinds kinds_;
   const double ticks_per_us_;
   const ticks ticks_per_ms_;
   std::array<ticks, duration_bounds_us.size()> bounds_{};

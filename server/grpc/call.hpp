@@ -49,7 +49,7 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
  public:
   using clock = std::chrono::steady_clock;
 
-  call(peer& of, const service& server) noexcept : context(server), peer_(&of) {}
+  explicit call(peer& of) noexcept : peer_(&of) {}
   ~call() = default;
 
   // For handlers.

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bwos/task.hpp>
 #include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "app/routes.hpp"
-#include "grpc/messages.hpp"
-#include "grpc/status.hpp"
 
 namespace bwos::server::rpc {
 
@@ -19,8 +14,6 @@ class context {
  public:
   context(const context&) = delete;
   context& operator=(const context&) = delete;
-
-  const service& server;
 
   /// Nobody waits for the answer any more: the caller gave up, its connection was lost, or the
   /// deadline has passed. A handler that takes long looks now and then, and ends.
@@ -41,27 +34,8 @@ class context {
   virtual void compress_replies() = 0;
 
  protected:
-  explicit context(const service& of) noexcept : server(of) {}
+  context() = default;
   ~context() = default;
 };
-
-/// A unary method: a coroutine over protobuf messages, which live until it has ended. It starts on
-/// the thread that has read the request; one that never suspends ends there too. What it throws is
-/// handler_threw().
-template <class Request, class Reply>
-using unary_handler = task<status> (*)(context& call, const Request& request, Reply& reply);
-
-/// The streaming kinds, likewise. One that takes a stream starts when its header is here. It goes
-/// on wherever a worker is, and may end before it has read everything: then the caller is told to
-/// send no more. A single request is the handler's own: one that lasts may empty it.
-template <class Request, class Reply>
-using server_stream_handler = task<status> (*)(context& call, Request& request,
-                                               writer<Reply>& replies);
-template <class Request, class Reply>
-using client_stream_handler = task<status> (*)(context& call, reader<Request>& requests,
-                                               Reply& reply);
-template <class Request, class Reply>
-using both_stream_handler = task<status> (*)(context& call, reader<Request>& requests,
-                                             writer<Reply>& replies);
 
 }  // namespace bwos::server::rpc

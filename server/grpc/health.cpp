@@ -4,9 +4,10 @@
 #include <health.pb.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
 
-#include "app/services.hpp"
-#include "base/drain_bell.hpp"
 #include "grpc/call.hpp"
 #include "grpc/exchange.hpp"
 
@@ -16,38 +17,38 @@ namespace {
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
-bool is_known(const service& server, const std::string& name) {
-  if (name.empty()) return true;
-  const auto names = rpc::service_names(server);
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+struct health {
+  const drain_state& drain;
+  const std::vector<std::string> services;
 
-HealthCheckResponse::ServingStatus status_now(const service& server) noexcept {
-  return server.is_draining() ? HealthCheckResponse::NOT_SERVING : HealthCheckResponse::SERVING;
-}
+  [[nodiscard]] bool knows(const std::string& name) const {
+    return name.empty() || std::ranges::find(services, name) != services.end();
+  }
+  [[nodiscard]] HealthCheckResponse::ServingStatus status() const noexcept {
+    return drain.is_draining() ? HealthCheckResponse::NOT_SERVING : HealthCheckResponse::SERVING;
+  }
+};
 
 void notify(void* messages) noexcept {
   static_cast<exchange*>(messages)->notify();
 }
 
-}  // namespace
-
-task<rpc::status> check_health(rpc::context& call, const HealthCheckRequest& request,
-                               HealthCheckResponse& reply) {
-  if (!is_known(call.server, request.service())) co_return rpc::status{rpc::code::not_found, ""};
-  reply.set_status(status_now(call.server));
+task<rpc::status> check(const health& of, const HealthCheckRequest& request,
+                        HealthCheckResponse& reply) {
+  if (!of.knows(request.service())) co_return rpc::status{rpc::code::not_found, ""};
+  reply.set_status(of.status());
   co_return rpc::status{};
 }
 
-task<rpc::status> watch_health(rpc::context& call, HealthCheckRequest& request,
-                               rpc::writer<HealthCheckResponse>& replies) {
+task<rpc::status> watch(const health& of, rpc::context& call, HealthCheckRequest& request,
+                        rpc::writer<HealthCheckResponse>& replies) {
   exchange& messages = static_cast<native::call&>(call).messages();
   // Before the look: no drain falls between.
-  const drain_bell::listener listens(call.server.bell, &notify, &messages);
-  const bool known = is_known(call.server, request.service());
+  const drain_bell::listener listens(of.drain.bell(), &notify, &messages);
+  const bool known = of.knows(request.service());
   HealthCheckRequest().Swap(&request);  // it is needed no more, and the watch lasts
   HealthCheckResponse reply;
-  reply.set_status(known ? status_now(call.server) : HealthCheckResponse::SERVICE_UNKNOWN);
+  reply.set_status(known ? of.status() : HealthCheckResponse::SERVICE_UNKNOWN);
   bool wanted = co_await replies.write(reply);
   if (wanted && reply.status() != HealthCheckResponse::NOT_SERVING) {
     co_await messages.notice();
@@ -56,6 +57,27 @@ task<rpc::status> watch_health(rpc::context& call, HealthCheckRequest& request,
   }
   if (wanted) co_await messages.end_of_call();
   co_return rpc::status{rpc::code::cancelled, ""};
+}
+
+}  // namespace
+
+void add_health(method_table& to, const drain_state& drain) {
+  const auto of = std::make_shared<const health>(health{drain, to.services()});
+  rpc::method_options bounds{.request_bytes_max = rpc::name_request_bytes_max, .vital = true};
+  to.unary("/grpc.health.v1.Health/Check",
+           rpc::unary_handler<HealthCheckRequest, HealthCheckResponse>(
+               [of](rpc::context&, const HealthCheckRequest& request, HealthCheckResponse& reply) {
+                 return check(*of, request, reply);
+               }),
+           bounds);
+  bounds.calls_max = rpc::waiting_calls_max;
+  to.server_stream("/grpc.health.v1.Health/Watch",
+                   rpc::server_stream_handler<HealthCheckRequest, HealthCheckResponse>(
+                       [of](rpc::context& call, HealthCheckRequest& request,
+                            rpc::writer<HealthCheckResponse>& replies) {
+                         return watch(*of, call, request, replies);
+                       }),
+                   bounds);
 }
 
 }  // namespace bwos::server::native

@@ -2,16 +2,15 @@
 // The methods of a server by their paths, and how each is run.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
 #include "grpc/call.hpp"
-#include "grpc/context.hpp"
 #include "grpc/handler_run.hpp"
 #include "grpc/handler_turn.hpp"
-#include "grpc/method_options.hpp"
-#include "grpc/paths.hpp"
+#include "grpc/handlers.hpp"
 
 namespace bwos::server::native {
 
@@ -19,8 +18,8 @@ struct method {
   /// Makes the coroutine that parses the request of a call, runs the handler, and leaves status and
   /// reply with the call. Throws std::bad_alloc.
   handler_run (*make)(call& of, const method& self) = nullptr;
-  void (*handler)() = nullptr;  ///< Of the kind and types that `make` knows.
-  std::string_view path{};      ///< Lies in the table.
+  std::shared_ptr<const void> handler{};  ///< Of the kind and types that `make` knows.
+  std::string_view path{};                ///< Lies in the table.
   bool reads_stream = false;
   bool writes_stream = false;
   bool is_lasting = false;  ///< See rpc::is_lasting().
@@ -31,7 +30,7 @@ struct method {
 namespace detail {
 
 template <class Request, class Reply>
-handler_run run_unary(call& of, rpc::unary_handler<Request, Reply> handler) {
+handler_run run_unary(call& of, const rpc::unary_handler<Request, Reply>& handler) {
   Request request;
   Reply reply;
   if (!of.read_message(request)) co_return;
@@ -50,7 +49,7 @@ handler_run run_unary(call& of, rpc::unary_handler<Request, Reply> handler) {
 }
 
 template <class Request, class Reply>
-handler_run run_server_stream(call& of, rpc::server_stream_handler<Request, Reply> handler) {
+handler_run run_server_stream(call& of, const rpc::server_stream_handler<Request, Reply>& handler) {
   Request request;
   if (!of.read_message(request)) co_return;
   rpc::writer<Reply> replies(of.messages());
@@ -58,7 +57,7 @@ handler_run run_server_stream(call& of, rpc::server_stream_handler<Request, Repl
 }
 
 template <class Request, class Reply>
-handler_run run_client_stream(call& of, rpc::client_stream_handler<Request, Reply> handler) {
+handler_run run_client_stream(call& of, const rpc::client_stream_handler<Request, Reply>& handler) {
   rpc::reader<Request> requests(of.messages());
   Reply reply;
   rpc::status result = co_await handler(of, requests, reply);
@@ -68,7 +67,7 @@ handler_run run_client_stream(call& of, rpc::client_stream_handler<Request, Repl
 }
 
 template <class Request, class Reply>
-handler_run run_both_streams(call& of, rpc::both_stream_handler<Request, Reply> handler) {
+handler_run run_both_streams(call& of, const rpc::both_stream_handler<Request, Reply>& handler) {
   rpc::reader<Request> requests(of.messages());
   rpc::writer<Reply> replies(of.messages());
   rpc::status result = co_await handler(of, requests, replies);
@@ -79,29 +78,8 @@ handler_run run_both_streams(call& of, rpc::both_stream_handler<Request, Reply> 
 }  // namespace detail
 
 /// Filled before the first connection, then read by any thread.
-class method_table {
+class method_table : public rpc::method_adder<method_table> {
  public:
-  template <class Request, class Reply>
-  void unary(std::string_view path, rpc::unary_handler<Request, Reply> handler,
-             const rpc::method_options& options = {}) {
-    add<&detail::run_unary<Request, Reply>>(path, handler, false, false, options);
-  }
-  template <class Request, class Reply>
-  void server_stream(std::string_view path, rpc::server_stream_handler<Request, Reply> handler,
-                     const rpc::method_options& options = {}) {
-    add<&detail::run_server_stream<Request, Reply>>(path, handler, false, true, options);
-  }
-  template <class Request, class Reply>
-  void client_stream(std::string_view path, rpc::client_stream_handler<Request, Reply> handler,
-                     const rpc::method_options& options = {}) {
-    add<&detail::run_client_stream<Request, Reply>>(path, handler, true, false, options);
-  }
-  template <class Request, class Reply>
-  void both_streams(std::string_view path, rpc::both_stream_handler<Request, Reply> handler,
-                    const rpc::method_options& options = {}) {
-    add<&detail::run_both_streams<Request, Reply>>(path, handler, true, true, options);
-  }
-
   [[nodiscard]] bool empty() const noexcept { return methods_.empty(); }
 
   /// Null: there is none.
@@ -111,15 +89,37 @@ class method_table {
   }
 
  private:
+  friend class rpc::method_adder<method_table>;
+
+  template <class Request, class Reply>
+  void unary_(std::string_view path, rpc::unary_handler<Request, Reply> handler,
+              const rpc::method_options& options) {
+    add<&detail::run_unary<Request, Reply>>(path, std::move(handler), false, false, options);
+  }
+  template <class Request, class Reply>
+  void server_stream_(std::string_view path, rpc::server_stream_handler<Request, Reply> handler,
+                      const rpc::method_options& options) {
+    add<&detail::run_server_stream<Request, Reply>>(path, std::move(handler), false, true, options);
+  }
+  template <class Request, class Reply>
+  void client_stream_(std::string_view path, rpc::client_stream_handler<Request, Reply> handler,
+                      const rpc::method_options& options) {
+    add<&detail::run_client_stream<Request, Reply>>(path, std::move(handler), true, false, options);
+  }
+  template <class Request, class Reply>
+  void both_streams_(std::string_view path, rpc::both_stream_handler<Request, Reply> handler,
+                     const rpc::method_options& options) {
+    add<&detail::run_both_streams<Request, Reply>>(path, std::move(handler), true, true, options);
+  }
   template <auto Run, class Handler>
   void add(std::string_view path, Handler handler, bool reads_stream, bool writes_stream,
            const rpc::method_options& options) {
     auto& [name, added] = *methods_.try_emplace(std::string(path)).first;
     added.path = name;
     added.make = [](call& of, const method& self) {
-      return Run(of, reinterpret_cast<Handler>(self.handler));
+      return Run(of, *static_cast<const Handler*>(self.handler.get()));
     };
-    added.handler = reinterpret_cast<void (*)()>(handler);
+    added.handler = std::make_shared<const Handler>(std::move(handler));
     added.reads_stream = reads_stream;
     added.writes_stream = writes_stream;
     added.is_lasting = rpc::is_lasting(path);

@@ -122,7 +122,7 @@ h2::stream& peer::open_call() {
     session_.police_pings();
     session_.skip_idle_resets();
   }
-  call* const made = new call(*this, shared_.handlers);
+  call* const made = new call(*this);
   made->batch_ = batch_;
   made->older_ = newest_;
   if (newest_ != nullptr) newest_->newer_ = made;
@@ -388,7 +388,7 @@ bool peer::leaves() const noexcept {
 /// What the connection is due.
 void peer::look_after(clock::time_point now) {
   const bool parts = shared_.parts_behind_answers && std::exchange(has_answered_, false) &&
-                     shared_.handlers.is_draining();
+                     shared_.drain.is_draining();
   const bool drains = parts || leaves();
   if (leave_ == leave::no && (drains || now >= age_end_)) {
     session_.notice();

@@ -34,7 +34,7 @@ namespace bwos::server::native {
 /// What all peers of a server share. Outlives them.
 struct shared {
   executor& workers;
-  const service& handlers;
+  const drain_state& drain;
   metrics::registry& metrics;
   const method_table& methods;
   const h2::limits& http2;

@@ -11,9 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "app/services.hpp"
-
-namespace bwos::server::handlers {
+namespace bwos::server::rpc {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -66,19 +64,15 @@ void set_extension_numbers(const DescriptorPool& known, const std::string& type,
   for (const FieldDescriptor* const each : extensions) numbers.add_extension_number(each->number());
 }
 
-/// gRPC's health service comes with each transport, by itself.
-std::vector<std::string_view> all_services(const service& server) {
-  // Their contracts are described because they are linked in, for which they must be used.
+/// Contracts are described because they are linked in, for which they must be used.
+void link_contracts() {
   (void)grpc::health::v1::HealthCheckRequest::descriptor();
   (void)grpc::reflection::v1alpha::ServerReflectionRequest::descriptor();
-  std::vector<std::string_view> names = rpc::service_names(server);
-  names.emplace_back("grpc.health.v1.Health");
-  return names;
 }
 
 }  // namespace
 
-void answer_reflection(const DescriptorPool& known, std::span<const std::string_view> services,
+void answer_reflection(const DescriptorPool& known, std::span<const std::string> services,
                        const ServerReflectionRequest& request, ServerReflectionResponse& answer) {
   answer.Clear();
   answer.set_valid_host(request.host());
@@ -95,8 +89,8 @@ void answer_reflection(const DescriptorPool& known, std::span<const std::string_
     case ServerReflectionRequest::kAllExtensionNumbersOfType:
       return set_extension_numbers(known, request.all_extension_numbers_of_type(), answer);
     case ServerReflectionRequest::kListServices:
-      for (const std::string_view each : services) {
-        answer.mutable_list_services_response()->add_service()->set_name(std::string(each));
+      for (const std::string& each : services) {
+        answer.mutable_list_services_response()->add_service()->set_name(each);
       }
       return;
     case ServerReflectionRequest::MESSAGE_REQUEST_NOT_SET:
@@ -105,18 +99,19 @@ void answer_reflection(const DescriptorPool& known, std::span<const std::string_
   set_error(rpc::code::unimplemented, "nothing that is known was asked for", answer);
 }
 
-task<rpc::status> reflect(rpc::context& call, rpc::reader<ServerReflectionRequest>& requests,
+task<rpc::status> reflect(std::shared_ptr<const std::vector<std::string>> services,
+                          rpc::reader<ServerReflectionRequest>& requests,
                           rpc::writer<ServerReflectionResponse>& answers) {
-  const std::vector<std::string_view> services = all_services(call.server);
+  link_contracts();
   for (;;) {  // ends: with the caller's last request, or the call
     // Of each turn's own: a stream that waits keeps nothing of what it was asked.
     ServerReflectionRequest request;
     if (!co_await requests.read(request)) break;
     ServerReflectionResponse answer;
-    answer_reflection(*DescriptorPool::generated_pool(), services, request, answer);
+    answer_reflection(*DescriptorPool::generated_pool(), *services, request, answer);
     if (!co_await answers.write(answer)) break;
   }
   co_return rpc::status{};
 }
 
-}  // namespace bwos::server::handlers
+}  // namespace bwos::server::rpc

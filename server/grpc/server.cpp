@@ -2,49 +2,40 @@
 #include "grpc/server.hpp"
 
 #include <google/protobuf/stubs/logging.h>
-#include <health.pb.h>
-#include <helloworld.pb.h>
-#include <test_service.pb.h>
-#include <work.pb.h>
 
 #include <cstddef>
 #include <thread>
 #include <utility>
 
-#include "app/services.hpp"
 #include "grpc/health.hpp"
 #include "http/limits.hpp"
 
 namespace bwos::server::native {
 namespace {
 
-method_table all_methods(const service& of) {
+method_table with_health(method_table methods, const drain_state& drain) {
   // protobuf writes a line for each request that is not UTF-8. Its sender gets an answer instead.
   google::protobuf::SetLogHandler(nullptr);
-  method_table made;
-  rpc::add_services(made, of);
-  rpc::method_options bounds{.request_bytes_max = rpc::name_request_bytes_max, .vital = true};
-  made.unary("/grpc.health.v1.Health/Check", &check_health, bounds);
-  bounds.calls_max = rpc::waiting_calls_max;
-  made.server_stream("/grpc.health.v1.Health/Watch", &watch_health, bounds);
-  return made;
+  add_health(methods, drain);
+  return methods;
 }
 
 }  // namespace
 
 server::server(runtime& where, const std::string& address, int backlog, std::size_t connections_max,
-               const service& handlers, metrics::registry& metrics, const h2::limits& http2,
-               const call_limits& calls)
+               method_table methods, const drain_state& drain, metrics::registry& metrics,
+               const h2::limits& http2, const call_limits& calls)
     : server(where, address.empty() ? nullptr : where.listen(address, backlog), connections_max,
-             handlers, metrics, http2, calls) {}
+             std::move(methods), drain, metrics, http2, calls) {}
 
 server::server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t connections_max,
-               const service& handlers, metrics::registry& metrics, const h2::limits& http2,
-               const call_limits& calls, access_log* log, const queue_age_bound* queue_age)
-    : methods_(all_methods(handlers)),
+               method_table methods, const drain_state& drain, metrics::registry& metrics,
+               const h2::limits& http2, const call_limits& calls, access_log* log,
+               const queue_age_bound* queue_age)
+    : methods_(with_health(std::move(methods), drain)),
       counters_(metrics),
       shared_{.workers = where.workers(),
-              .handlers = handlers,
+              .drain = drain,
               .metrics = metrics,
               .methods = methods_,
               .http2 = http2,

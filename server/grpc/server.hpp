@@ -10,26 +10,26 @@
 
 namespace bwos::server::native {
 
-/// gRPC on sockets of the runtime: helloworld.Greeter, bwos.Work and the health service.
+/// gRPC on sockets of the runtime: methods, and the health service for them.
 class server final : public grpc_transport {
  public:
   /// Listens and serves. `address`: as http_listener's; empty where the HTTP port's connections are
   /// all there are. Everything must outlive it, and the threads of the runtime must have been
   /// joined before it goes. Throws std::system_error, std::invalid_argument.
   server(runtime& where, const std::string& address, int backlog, std::size_t connections_max,
-         const service& handlers, metrics::registry& metrics, const h2::limits& http2,
-         const call_limits& calls);
+         method_table methods, const drain_state& drain, metrics::registry& metrics,
+         const h2::limits& http2, const call_limits& calls);
   /// Of a socket that is bound already; null: without one of its own.
   server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t connections_max,
-         const service& handlers, metrics::registry& metrics, const h2::limits& http2,
-         const call_limits& calls, access_log* log = nullptr,
+         method_table methods, const drain_state& drain, metrics::registry& metrics,
+         const h2::limits& http2, const call_limits& calls, access_log* log = nullptr,
          const queue_age_bound* queue_age = nullptr);
   ~server() override;
 
   /// Not without one of its own.
   [[nodiscard]] std::string address() const override;
   [[nodiscard]] const method_table& methods() const noexcept { return methods_; }
-  void begin_drain() noexcept override {}  // the health service goes by service::drain()
+  void begin_drain() noexcept override {}  // the health service goes by drain_state
   void shutdown(std::chrono::steady_clock::time_point deadline) override;
   [[nodiscard]] std::optional<std::size_t> connections() const noexcept override {
     return listener_ ? listener_->connections() : 0;

@@ -58,6 +58,11 @@ enum class status : std::uint8_t {
 };
 inline constexpr std::size_t status_count = 14;
 
+/// For counters: below status_count.
+constexpr std::size_t number_of(status code) noexcept {
+  return static_cast<std::size_t>(code);
+}
+
 struct status_text {
   std::uint16_t code;
   std::string_view reason;
@@ -82,7 +87,7 @@ inline constexpr std::array<status_text, status_count> status_texts{{
 }};
 
 constexpr const status_text& text_of(status code) noexcept {
-  return status_texts[static_cast<std::size_t>(code)];
+  return status_texts[number_of(code)];
 }
 
 inline constexpr std::string_view plain_text = "text/plain; charset=utf-8";

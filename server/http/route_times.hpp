@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
+#include <cstddef>
+#include <vector>
 
-#include "app/routes.hpp"
 #include "base/mean_time.hpp"
 #include "base/ticks.hpp"
 
@@ -16,22 +16,23 @@ inline constexpr metrics::ticks thresholds_counted = 4;
 /// pool's lane of long work. Any thread. A first call is never long: nothing is known of it.
 class route_times {
  public:
-  /// `threshold`: a mean above it is long; 0: nothing is.
-  explicit route_times(metrics::ticks threshold) noexcept : threshold_(threshold) {}
+  /// Of routes 0 to `count` - 1 (router::count()). `threshold`: a mean above it is long; 0: nothing
+  /// is. Throws std::bad_alloc.
+  route_times(metrics::ticks threshold, std::size_t count) : threshold_(threshold), means_(count) {}
 
-  [[nodiscard]] bool is_long(route where) const noexcept {
-    return threshold_ != 0 && means_[static_cast<std::size_t>(where)].get() > threshold_;
+  [[nodiscard]] bool is_long(std::size_t route) const noexcept {
+    return threshold_ != 0 && means_[route].get() > threshold_;
   }
 
-  /// After each call of a route that is not brief (routes.hpp), so that one that has become short
+  /// After each call of a route that is not brief (route::brief), so that one that has become short
   /// leaves the lane.
-  void note(route where, metrics::ticks took) noexcept {
-    means_[static_cast<std::size_t>(where)].note(took, thresholds_counted * threshold_);
+  void note(std::size_t route, metrics::ticks took) noexcept {
+    means_[route].note(took, thresholds_counted * threshold_);
   }
 
  private:
   const metrics::ticks threshold_;
-  std::array<mean_time, routes.size()> means_{};
+  std::vector<mean_time> means_;
 };
 
 }  // namespace bwos::server

@@ -39,15 +39,15 @@ void single(std::string& to, std::string_view name, std::string_view type, std::
   sample(to, name, "", value);
 }
 
-void write_requests(std::string& to, const totals& http) {
+void write_requests(std::string& to, const totals& http, const router& routes) {
   constexpr std::string_view name = "bwos_http_requests_total";
   open(to, name, "counter", "Requests answered, by route and status.");
   std::string labels;
-  for (std::size_t where = 0; where < routes.size(); ++where) {
+  for (std::size_t where = 0; where < routes.count(); ++where) {
     for (std::size_t code = 0; code < status_count; ++code) {
       const std::uint64_t value = http.requests[where][code];
       // What never happened is left out, but a route's 200s, so that rates begin at 0.
-      if (value == 0 && (code != 0 || static_cast<route>(where) == route::other)) continue;
+      if (value == 0 && (code != 0 || where == routes.other())) continue;
       labels.assign("route=\"").append(routes[where].path).append("\",status=\"");
       add_number(labels, status_texts[code].code);
       labels.append("\"");
@@ -77,7 +77,7 @@ void write_durations(std::string& to, const totals& http) {
 }
 
 void write_http(std::string& to, const snapshot& what) {
-  write_requests(to, what.http);
+  write_requests(to, what.http, *what.routes);
   write_durations(to, what.http);
   single(to, "bwos_http_received_bytes_total", "counter", "Bytes received.",
          what.http.received_bytes);

@@ -12,11 +12,13 @@
 #include "base/access_log.hpp"
 #include "base/counters.hpp"
 #include "grpc/transport.hpp"
+#include "http/router.hpp"
 
 namespace bwos::server::metrics {
 
 /// Everything that /metrics shows.
 struct snapshot {
+  const router* routes = nullptr;  ///< Whose requests are counted.
   totals http;
   bool http_listens = false;
   std::uint64_t connections = 0;

@@ -8,13 +8,17 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <iterator>
 #include <system_error>
 #include <thread>
 #include <utility>
 
-#include "baselines/grpc_cpp/server.hpp"
+#include "app/grpc_cpp_services.hpp"
+#include "app/routes.hpp"
+#include "app/services.hpp"
 #include "grpc/server.hpp"
 #include "ops/exposition.hpp"
+#include "ops/operational_routes.hpp"
 
 namespace bwos::server {
 namespace {
@@ -135,23 +139,32 @@ std::optional<int> termination_signals::wait_for(
 server::server(const config& settings, service_manager manager, inherited_sockets given)
     : settings_(settings),
       given_(given),
+      routes_(all_routes()),
+      metrics_({.routes = routes_.count(), .statuses = status_count}),
       times_(static_cast<metrics::ticks>(settings_.lane_threshold().count()) *
-             metrics_.ticks_per_ms() / 1000),
+                 metrics_.ticks_per_ms() / 1000,
+             routes_.count()),
       runtime_(make_runtime(settings_)),
       queue_age_(runtime_->workers_of_ours(), settings_.queue_age_max),
       stalls_(runtime_->workers_of_ours(), settings_.stall_timeout),
       memory_(settings_.workers),
       manager_(std::move(manager)) {
   refuse_what_nobody_serves(settings_, given_);
-  service_.work_us_max = settings_.work_us_max;
-  service_.has_test_service = settings_.grpc_test_service;
-  service_.write_metrics = [this](std::string& to) { write_metrics(to); };
-  service_.describe_stall = [this](std::string& to) { stalls_.describe(to); };
   if (!settings_.access_log.file.empty()) log_.emplace(settings_.access_log);
   if (has_http_port()) bind_http();
   if (given_.grpc || !settings_.grpc_listen.empty()) start_grpc();
   if (http_) start_http();
   log_start();
+}
+
+std::vector<route> server::all_routes() {
+  std::vector<route> all = demo_routes(settings_.work_us_max);
+  std::ranges::move(
+      operational_routes({.drain = drain_,
+                          .write_metrics = [this](std::string& to) { write_metrics(to); },
+                          .describe_stall = [this](std::string& to) { stalls_.describe(to); }}),
+      std::back_inserter(all));
+  return all;
 }
 
 server::last_stop::~last_stop() {
@@ -193,7 +206,7 @@ bool server::is_one_address() const {
 void server::start_http() {
   const auto* const calls = dynamic_cast<const native::server*>(grpc_.get());
   http2_context_.emplace(native::shared{.workers = runtime_->workers(),
-                                        .handlers = service_,
+                                        .drain = drain_,
                                         .metrics = metrics_,
                                         .methods = calls ? calls->methods() : no_methods_,
                                         .http2 = settings_.http2,
@@ -203,7 +216,8 @@ void server::start_http() {
                                         .parts_behind_answers = true,
                                         .queue_age = &queue_age_});
   http_context_.emplace(http1::context{.workers = runtime_->workers(),
-                                       .handlers = service_,
+                                       .drain = drain_,
+                                       .routes = routes_,
                                        .metrics = metrics_,
                                        .limits = settings_.http,
                                        .times = times_,
@@ -219,14 +233,18 @@ void server::start_grpc() {
         "--grpc grpc++: must be native with a socket named grpc (LISTEN_FDNAMES): gRPC C++ listens "
         "on sockets of its own");
   }
+  const demo_services services{.work_us_max = settings_.work_us_max,
+                               .has_test_service = settings_.grpc_test_service};
   try {
     if (settings_.grpc_by == grpc_kind::native) {
+      native::method_table methods;
+      add_services(methods, services);
       grpc_ = std::make_unique<native::server>(
           *runtime_, is_one_address() ? nullptr : listen(given_.grpc, settings_.grpc_listen),
-          connections_max(settings_, ports()), service_, metrics_, settings_.http2,
-          settings_.native, log_ ? &*log_ : nullptr, &queue_age_);
+          connections_max(settings_, ports()), std::move(methods), drain_, metrics_,
+          settings_.http2, settings_.native, log_ ? &*log_ : nullptr, &queue_age_);
     } else {
-      grpc_ = std::make_unique<grpc_server>(runtime_->workers(), settings_.grpc, service_);
+      grpc_ = make_grpc_cpp_server(runtime_->workers(), settings_.grpc, services);
     }
   } catch (const std::exception& error) {
     refuse_address("--grpc-listen", given_.grpc, settings_.grpc_listen, error);
@@ -255,6 +273,7 @@ std::string server::addresses() const {
 
 void server::write_metrics(std::string& to) const {
   metrics::snapshot now;
+  now.routes = &routes_;
   now.http = metrics_.total();
   if (http_) {
     now.http_listens = true;
@@ -334,7 +353,7 @@ void server::end_at_once(int signal) {
 }
 
 void server::drain(const termination_signals& signals) {
-  service_.drain();
+  drain_.begin();
   if (grpc_) grpc_->begin_drain();
   manager_.stopping("draining");
   serve_unready(signals);

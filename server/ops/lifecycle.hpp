@@ -10,13 +10,14 @@
 #include <string>
 
 #include "app/config.hpp"
-#include "app/routes.hpp"
 #include "base/access_log.hpp"
 #include "base/counters.hpp"
+#include "base/drain.hpp"
 #include "base/start_error.hpp"
 #include "grpc/peer.hpp"
 #include "grpc/transport.hpp"
 #include "http/h1/connection.hpp"
+#include "http/router.hpp"
 #include "net/queue_age.hpp"
 #include "net/runtime.hpp"
 #include "ops/inherited_sockets.hpp"
@@ -80,6 +81,7 @@ class server {
   [[nodiscard]] bool has_grpc_port() const;
   [[nodiscard]] std::size_t ports() const;
   void log_start() const;
+  [[nodiscard]] std::vector<route> all_routes();
   void write_metrics(std::string& to) const;
   std::optional<int> signal_within(const termination_signals& signals,
                                    std::chrono::milliseconds patience);
@@ -99,7 +101,8 @@ class server {
 
   const config settings_;
   const inherited_sockets given_;
-  service service_;
+  drain_state drain_;
+  const router routes_;
   metrics::registry metrics_;
   route_times times_;
   const native::method_table no_methods_;

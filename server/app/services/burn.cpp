@@ -9,11 +9,11 @@
 
 namespace bwos::server::handlers {
 
-task<rpc::status> burn(rpc::context& call, const BurnRequest& request, BurnReply& reply) {
-  if (call.server.work_us_max == 0) {
+task<rpc::status> burn(std::uint64_t us_max, const BurnRequest& request, BurnReply& reply) {
+  if (us_max == 0) {
     co_return rpc::status{rpc::code::unimplemented, "work is turned off"};
   }
-  const std::uint64_t us = std::min<std::uint64_t>(request.us(), call.server.work_us_max);
+  const std::uint64_t us = std::min<std::uint64_t>(request.us(), us_max);
   burn_cpu(us);
   reply.set_us(us);
   co_return rpc::status{};

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <bwos/task.hpp>
+#include <cstdint>
 
-#include "grpc/context.hpp"
+#include "grpc/status.hpp"
 
 namespace bwos {
 class BurnRequest;
@@ -12,7 +13,7 @@ class BurnReply;
 
 namespace bwos::server::handlers {
 
-/// Burn: as /work, with the same cap (--work-us-max); where that is 0, there is no such method.
-task<rpc::status> burn(rpc::context& call, const BurnRequest& request, BurnReply& reply);
+/// Burn: as /work, with the same cap (--work-us-max); where `us_max` is 0, there is no such method.
+task<rpc::status> burn(std::uint64_t us_max, const BurnRequest& request, BurnReply& reply);
 
 }  // namespace bwos::server::handlers

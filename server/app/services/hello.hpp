@@ -3,7 +3,7 @@
 
 #include <bwos/task.hpp>
 
-#include "grpc/context.hpp"
+#include "grpc/handlers.hpp"
 
 namespace helloworld {
 class HelloRequest;

@@ -7,7 +7,7 @@
 #include <bwos/task.hpp>
 #include <cstddef>
 
-#include "grpc/context.hpp"
+#include "grpc/handlers.hpp"
 
 namespace grpc::testing {
 class Empty;

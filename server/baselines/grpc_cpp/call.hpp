@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "grpc/context.hpp"
+#include "grpc/handlers.hpp"
 #include "grpc/metadata.hpp"
 #include "net/executor.hpp"
 
@@ -261,7 +261,7 @@ class cpp_context : public rpc::context {
   }
 
  protected:
-  cpp_context(call_steps& steps, const service& server) : context(server), steps_(steps) {
+  explicit cpp_context(call_steps& steps) : steps_(steps) {
     context_.AsyncNotifyWhenDone(steps_.tag(call_steps::closed));
   }
   ~cpp_context() = default;
@@ -275,7 +275,7 @@ class cpp_context : public rpc::context {
 template <class Request, class Reply>
 class unary_call final : public cpp_context {
  public:
-  unary_call(call_steps& steps, const service& server) : cpp_context(steps, server) {}
+  explicit unary_call(call_steps& steps) : cpp_context(steps) {}
 
   Request request;
   Reply reply;
@@ -331,8 +331,8 @@ class unary_call final : public cpp_context {
 /// One call of a streaming kind, whichever: to gRPC each streams both ways.
 class stream_call final : public cpp_context, public rpc::message_stream {
  public:
-  stream_call(call_steps& steps, const service& server, executor& workers)
-      : cpp_context(steps, server), reading_(workers), writing_(workers) {}
+  stream_call(call_steps& steps, executor& workers)
+      : cpp_context(steps), reading_(workers), writing_(workers) {}
 
   // For the handler.
   [[nodiscard]] rpc::step try_read(google::protobuf::MessageLite& into) override {

@@ -11,8 +11,7 @@
 
 namespace bwos::server {
 
-class executor;
-struct service;
+class cpp_methods;
 
 /// Every tunable and limit of the gRPC server, with unit, default and range.
 struct grpc_options {
@@ -36,15 +35,15 @@ struct grpc_options {
   void validate() const;
 };
 
-/// The methods of rpc::add_services() on gRPC C++, with gRPC's own health service.
+/// Methods on gRPC C++, with gRPC's own health service.
 /// Completion queues are polled by threads of their own; each call is a coroutine, which they hand
 /// to the executor whenever a step of it is complete.
 class grpc_server final : public grpc_transport {
  public:
   /// Listens and serves. Throws std::invalid_argument for a bad option, std::system_error where the
-  /// address cannot be listened on (std::errc::address_in_use and others). `workers` must run until
-  /// shutdown() has returned, `handlers` must live as long.
-  grpc_server(executor& workers, const grpc_options& settings, const service& handlers);
+  /// address cannot be listened on (std::errc::address_in_use and others). The executor of
+  /// `methods` must run until shutdown() has returned.
+  grpc_server(const grpc_options& settings, std::unique_ptr<cpp_methods> methods);
   /// shutdown() at once, if it has not been called.
   ~grpc_server() override;
 

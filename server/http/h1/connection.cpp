@@ -19,7 +19,7 @@ void append_last(const response& what, const context& shared, worker_local& work
   const clock::time_point now =
       worker.coarse_now(metrics::now_ticks(), shared.metrics.ticks_per_ms());
   write_response(worker.output, what, {.keep_alive = false}, worker.date.line(now));
-  shared.metrics.here().request(route::other, what.code);
+  shared.metrics.here().request(shared.routes.other(), number_of(what.code));
 }
 
 }  // namespace life

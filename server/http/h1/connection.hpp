@@ -4,11 +4,12 @@
 #include <bwos/stream.hpp>
 #include <bwos/task.hpp>
 
-#include "app/routes.hpp"
 #include "base/access_log.hpp"
 #include "base/counters.hpp"
+#include "base/drain.hpp"
 #include "http/limits.hpp"
 #include "http/route_times.hpp"
+#include "http/router.hpp"
 #include "net/executor.hpp"
 #include "net/queue_age.hpp"
 
@@ -21,7 +22,8 @@ namespace bwos::server::http1 {
 /// What every connection of a server shares. Outlives them all.
 struct context {
   executor& workers;
-  const service& handlers;
+  const drain_state& drain;
+  const router& routes;
   metrics::registry& metrics;
   const http_limits& limits;
   route_times& times;

@@ -159,7 +159,7 @@ class connection : public connection_base<Sockets> {
   parser::phase waits_for_ = parser::phase::idle;  // what deadline_ was set for
   clock::time_point deadline_;
   std::string kept_;                // received, not yet parsed
-  route route_ = route::other;      // of the request that was read last
+  std::size_t route_ = 0;           // of the request that was read last
   metrics::ticks lane_since_ = 0;   // when the request that is in the lane began; 0: none is
   metrics::ticks received_at_ = 0;  // kept_, where it came with what is answered already
   bool is_http1_ = false;           // the first bytes have come, and are no preface of HTTP/2
@@ -237,7 +237,7 @@ next connection<Sockets>::take_end() {
 template <class Sockets>
 next connection<Sockets>::take_error(std::error_code error) {
   if (error == std::errc::operation_canceled) {
-    if (shared_.handlers.is_draining() && is_idle() && !leaving_) {
+    if (shared_.drain.is_draining() && is_idle() && !leaving_) {
       leaving_ = true;
       socket_.deadline(clock::now() + shared_.limits.drain_idle);
     }
@@ -309,9 +309,9 @@ bool connection<Sockets>::read_request(std::string_view input, turn& result, wor
     result.then = next::linger;
     return false;
   }
-  route_ = find_route(parser_.current().path);
+  route_ = shared_.routes.find(parser_.current().path);
   const bool is_long = shared_.times.is_long(route_);
-  result.shed = !routes[static_cast<std::size_t>(route_)].vital &&
+  result.shed = !shared_.routes[route_].vital &&
                 (result.late || (is_long && shared_.queue_age.exceeded_in_lane()));
   if (!is_long || result.shed) return true;
   if (result.from_lane && !is_over(lane_slice, result)) return true;
@@ -326,13 +326,13 @@ template <class Sockets>
 void connection<Sockets>::answer_request(bool more, turn& result, worker_local& worker,
                                          clock::time_point now) {
   const request& asked = parser_.current();
-  const bool brief = result.shed || routes[static_cast<std::size_t>(route_)].brief;
+  const bool brief = result.shed || shared_.routes[route_].brief;
   const metrics::ticks begun = brief ? 0 : metrics::now_ticks();
   const response reply =
-      result.shed ? busy_response() : respond(route_, asked, shared_.handlers, worker.text);
+      result.shed ? busy_response() : shared_.routes.respond(route_, asked, worker.text);
   if (!brief) shared_.times.note(route_, metrics::now_ticks() - begun);
   // While draining the last whole request of the input is the connection's last.
-  const bool keep = parser_.keep_alive() && (more || !shared_.handlers.is_draining());
+  const bool keep = parser_.keep_alive() && (more || !shared_.drain.is_draining());
   write_response(
       worker.output, reply,
       {.keep_alive = keep, .http_1_0 = parser_.http_1_0(), .head_only = asked.verb == method::head},
@@ -344,7 +344,7 @@ void connection<Sockets>::answer_request(bool more, turn& result, worker_local& 
     note(shared_, socket_, &asked, parser_.http_1_0(), reply, result.begun);
   parser_.release();
 
-  shared_.metrics.here().request(route_, reply.code);
+  shared_.metrics.here().request(route_, number_of(reply.code));
   if (result.shed) shared_.metrics.here().shed();
   ++result.answered;
   const bool look = !brief || result.answered % brief_answers_per_look == 0;

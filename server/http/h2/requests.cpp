@@ -42,7 +42,7 @@ std::string_view code_of(status what) noexcept {
 
 /// In the lane, and back.
 struct exchange::long_run final : continuation, native::inbox_entry {
-  long_run(exchange& one, route at) noexcept
+  long_run(exchange& one, std::size_t at) noexcept
       : continuation(&on_turn), of(&one), where(at), since(metrics::now_ticks()) {
     is_request = true;
   }
@@ -50,7 +50,7 @@ struct exchange::long_run final : continuation, native::inbox_entry {
   void answer() noexcept;
 
   exchange* of;  // null: the connection has gone with the threads, and this goes with the lane
-  const route where;
+  const std::size_t where;
   const metrics::ticks since;
   lane_entry place;
   response reply;
@@ -86,7 +86,7 @@ void exchange::long_run::answer() noexcept {
   const http1::context& shared = of->in_.shared_;
   const metrics::ticks begun = metrics::now_ticks();
   try {
-    reply = respond(where, of->asked(), shared.handlers, http1::life::this_worker().text);
+    reply = shared.routes.respond(where, of->asked(), http1::life::this_worker().text);
     text = reply.body;
     reply.body = text;
   } catch (...) {
@@ -216,7 +216,7 @@ request exchange::asked() const noexcept {
 /// What comes of its body yet is dropped, within the bounds of HTTP/1.1's last answers.
 void exchange::refuse(status why) {
   expects_continue_ = false;
-  in_.shared_.metrics.here().request(route::other, why);
+  in_.shared_.metrics.here().request(in_.shared_.routes.other(), number_of(why));
   answer(why == status::service_unavailable ? http1::life::busy_response() : error_response(why));
   in_.drop_content(*this);
 }
@@ -316,8 +316,8 @@ requests::rest requests::run_ready(clock::time_point now) {
   while (ready_ != nullptr && left == rest::nothing) {
     exchange& each = *ready_;
     const request asked = each.asked();
-    const route where = find_route(asked.path);
-    const route_entry& entry = routes[static_cast<std::size_t>(where)];
+    const std::size_t where = shared_.routes.find(asked.path);
+    const route& entry = shared_.routes[where];
     const bool is_long = shared_.times.is_long(where) && !(from_lane && answered == 0);
     const bool shed = !entry.vital && (late || (is_long && shared_.queue_age.exceeded_in_lane()));
     const bool goes_alone = is_long && peer_.hands_on();
@@ -343,11 +343,11 @@ requests::rest requests::run_ready(clock::time_point now) {
     const metrics::ticks asked_at = entry.brief ? 0 : metrics::now_ticks();
     const response reply =
         shed ? http1::life::busy_response()
-             : respond(where, asked, shared_.handlers, http1::life::this_worker().text);
+             : shared_.routes.respond(where, asked, http1::life::this_worker().text);
     if (!shed && !entry.brief) shared_.times.note(where, metrics::now_ticks() - asked_at);
     each.answer(reply);
     drop_content(each);
-    counters.request(where, reply.code);
+    counters.request(where, number_of(reply.code));
     if (shed) counters.shed();
     ++answered;
     const bool look = !entry.brief || answered % brief_answers_per_look == 0;
@@ -360,9 +360,9 @@ requests::rest requests::run_ready(clock::time_point now) {
 }
 
 /// To the lane, if the connection has not too many there already.
-void requests::hand_on(exchange& which, route where) {
+void requests::hand_on(exchange& which, std::size_t route) {
   if (!peer_.may_hand_on()) return session_.reset(which, h2::error::refused_stream);
-  which.run_ = std::make_unique<exchange::long_run>(which, where);
+  which.run_ = std::make_unique<exchange::long_run>(which, route);
   peer_.one_handed_on();
   shared_.workers.post_long(*which.run_, which.run_->place);
 }
@@ -379,7 +379,7 @@ void requests::take(native::inbox_entry& ended) {
   which.answer(run.reply);
   drop_content(which);
   metrics::slot& counters = shared_.metrics.here();
-  counters.request(run.where, run.reply.code);
+  counters.request(run.where, number_of(run.reply.code));
   counters.answered(1, metrics::now_ticks() - run.since);
 }
 

@@ -128,7 +128,7 @@ class requests {
   friend class exchange;
 
   rest run_ready(clock::time_point now);
-  void hand_on(exchange& which, route where);
+  void hand_on(exchange& which, std::size_t route);
   void expire(clock::time_point now);
   void renew(clock::time_point now) noexcept;
   void invite();

@@ -5,44 +5,53 @@
 
 #include <ctime>
 #include <string>
+#include <vector>
 
-#include "app/routes/work.hpp"
+#include "tests/http/demo_site.hpp"
 
 namespace bwos::server {
 namespace {
 
 struct routing : testing::Test {
-  routing() {
-    server.write_metrics = [](std::string& to) { to += "metrics\n"; };
-    server.describe_stall = [this](std::string& to) { to += stall; };
-  }
   response ask(method verb, std::string_view path, std::string_view query = {}) {
-    return respond(find_route(path),
-                   {.verb = verb,
-                    .path = path,
-                    .query = query,
-                    .content_type = "a/b",
-                    .body = "body",
-                    .length_known = true},
-                   server, scratch);
+    return ask(site, verb, path, query);
   }
-  service server;
+  response ask(const test::demo_site& of, method verb, std::string_view path,
+               std::string_view query = {}) {
+    return of.routes.respond(of.routes.find(path),
+                             {.verb = verb,
+                              .path = path,
+                              .query = query,
+                              .content_type = "a/b",
+                              .body = "body",
+                              .length_known = true},
+                             scratch);
+  }
+  response ask(const request& what) {
+    return site.routes.respond(site.routes.find(what.path), what, scratch);
+  }
+  /// All but other().
+  [[nodiscard]] std::vector<route> paths() const {
+    std::vector<route> all;
+    for (std::size_t i = 0; i < site.routes.other(); ++i) all.push_back(site.routes[i]);
+    return all;
+  }
+  test::demo_site site;
   std::string scratch;
-  std::string stall;
 };
 
 TEST_F(routing, finds_every_path_and_nothing_else) {
-  for (std::size_t i = 0; i + 1 < routes.size(); ++i) {
-    EXPECT_EQ(find_route(routes[i].path), static_cast<route>(i));
-    EXPECT_EQ(find_route(std::string(routes[i].path) + "x"), route::other);
+  EXPECT_EQ(site.routes.count(), test::demo_site::kinds.routes);
+  for (std::size_t i = 0; i < site.routes.other(); ++i) {
+    EXPECT_EQ(site.routes.find(site.routes[i].path), i);
+    EXPECT_EQ(site.routes.find(site.routes[i].path + "x"), site.routes.other());
   }
   for (const char* path : {"", "*", "//", "/plaintexT", "/echo/", "other"})
-    EXPECT_EQ(find_route(path), route::other) << path;
+    EXPECT_EQ(site.routes.find(path), site.routes.other()) << path;
 }
 
 TEST_F(routing, answers_head_wherever_get) {
-  for (const route_entry& entry : routes) {
-    if (find_route(entry.path) == route::other) continue;
+  for (const route& entry : paths()) {
     const auto code = [&](method verb) { return ask(verb, entry.path, "us=1").code; };
     EXPECT_EQ(code(method::get), entry.get ? status::ok : status::method_not_allowed) << entry.path;
     EXPECT_EQ(code(method::head), code(method::get)) << entry.path;
@@ -56,8 +65,7 @@ TEST_F(routing, answers_head_wherever_get) {
 }
 
 TEST_F(routing, tells_what_a_path_takes_and_what_the_server) {
-  for (const route_entry& entry : routes) {
-    if (find_route(entry.path) == route::other) continue;
+  for (const route& entry : paths()) {
     const response told = ask(method::options, entry.path);
     EXPECT_EQ(told.code, status::ok) << entry.path;
     EXPECT_EQ(told.body, "");
@@ -70,8 +78,9 @@ TEST_F(routing, tells_what_a_path_takes_and_what_the_server) {
 
 TEST_F(routing, echoes_only_what_says_its_length) {
   const request silent{.verb = method::post, .path = "/echo"};
-  EXPECT_EQ(respond(route::echo, silent, server, scratch).code, status::length_required);
-  EXPECT_EQ(respond(route::plaintext, silent, server, scratch).code, status::method_not_allowed);
+  EXPECT_EQ(ask(silent).code, status::length_required);
+  EXPECT_EQ(ask(request{.verb = method::post, .path = "/plaintext"}).code,
+            status::method_not_allowed);
 }
 
 TEST_F(routing, answers_plaintext_with_13_bytes) {
@@ -83,9 +92,7 @@ TEST_F(routing, echoes_body_and_content_type) {
   const response echoed = ask(method::post, "/echo");
   EXPECT_EQ(echoed.body, "body");
   EXPECT_EQ(echoed.content_type, "a/b");
-  EXPECT_EQ(respond(route::echo,
-                    {.verb = method::post, .path = "/echo", .body = "x", .length_known = true},
-                    server, scratch)
+  EXPECT_EQ(ask(request{.verb = method::post, .path = "/echo", .body = "x", .length_known = true})
                 .content_type,
             "application/octet-stream");
 }
@@ -99,12 +106,14 @@ TEST_F(routing, knows_no_other_path) {
 
 TEST_F(routing, is_ready_until_it_drains) {
   EXPECT_EQ(ask(method::get, "/readyz").code, status::ok);
-  server.draining = true;
+  site.drain.begin();
   EXPECT_EQ(ask(method::get, "/readyz").code, status::service_unavailable);
   EXPECT_EQ(ask(method::get, "/healthz").code, status::ok);
 }
 
 TEST_F(routing, is_healthy_until_a_worker_stalls) {
+  std::string stall;
+  site.describe_stall = [&](std::string& to) { to += stall; };
   scratch = "of an earlier request";
   EXPECT_EQ(ask(method::get, "/healthz").body, "ok\n");
   stall = "worker 1\n";
@@ -115,7 +124,7 @@ TEST_F(routing, is_healthy_until_a_worker_stalls) {
 }
 
 TEST_F(routing, shows_metrics_in_prometheus_format) {
-  EXPECT_EQ(ask(method::get, "/metrics").body, "metrics\n");
+  EXPECT_EQ(ask(method::get, "/metrics").body, "metrics");
   EXPECT_TRUE(ask(method::get, "/metrics").content_type.starts_with("text/plain; version=0.0.4"));
 }
 
@@ -132,21 +141,21 @@ TEST_F(routing, burns_at_least_the_cpu_time_asked_for) {
 }
 
 TEST_F(routing, caps_work_and_turns_it_off) {
-  server.work_us_max = 50;
-  EXPECT_EQ(ask(method::get, "/work", "us=3000").body, "burned 50 us\n");
-  EXPECT_EQ(ask(method::get, "/work", "us=99999999999999999999999").body, "burned 50 us\n");
-  EXPECT_EQ(ask(method::get, "/work", "x=1&us=7&us=9").body, "burned 7 us\n");
-  server.work_us_max = 0;
-  EXPECT_EQ(ask(method::get, "/work", "us=1").code, status::not_found);
-  EXPECT_EQ(ask(method::post, "/work", "us=1").code, status::not_found);
+  const test::demo_site little(50);
+  EXPECT_EQ(ask(little, method::get, "/work", "us=3000").body, "burned 50 us\n");
+  EXPECT_EQ(ask(little, method::get, "/work", "us=99999999999999999999999").body, "burned 50 us\n");
+  EXPECT_EQ(ask(little, method::get, "/work", "x=1&us=7&us=9").body, "burned 7 us\n");
+  const test::demo_site none(0);
+  EXPECT_EQ(ask(none, method::get, "/work", "us=1").code, status::not_found);
+  EXPECT_EQ(ask(none, method::post, "/work", "us=1").code, status::not_found);
 }
 
 TEST_F(routing, helps_with_what_there_is) {
   for (const bool has_work : {true, false}) {
-    server.work_us_max = has_work ? 50 : 0;
-    const std::string said(ask(method::get, "/").body);
-    for (const route_entry& entry : routes) {
-      if (entry.path == "/" || find_route(entry.path) == route::other) continue;
+    const test::demo_site of(has_work ? 50 : 0);
+    const std::string said(ask(of, method::get, "/").body);
+    for (const route& entry : paths()) {
+      if (entry.path == "/") continue;
       const bool listed = said.find(entry.path) != std::string::npos;
       EXPECT_EQ(listed, entry.path != "/work" || has_work) << entry.path << " in " << said;
     }

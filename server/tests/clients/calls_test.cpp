@@ -59,16 +59,16 @@ TEST(grpc_calls, answers_hello_and_the_name) {
     EXPECT_TRUE(status.ok()) << status.error_message();
     EXPECT_EQ(message, "Hello " + name);
   }
-  const grpc_statistics calls = running.server.statistics();
+  const grpc_statistics calls = running.server->statistics();
   EXPECT_EQ(calls.started, 4U);
-  EXPECT_TRUE(eventually([&] { return running.server.statistics().ok == 4; }));
+  EXPECT_TRUE(eventually([&] { return running.server->statistics().ok == 4; }));
 }
 
 TEST(grpc_calls, a_thousand_at_once_are_all_answered) {
   running_server running;
   EXPECT_EQ(say_hello_concurrently({running.connect()}, 1000), 1000U);
-  EXPECT_TRUE(eventually([&] { return running.server.statistics().ok == 1000; }));
-  EXPECT_EQ(running.server.statistics().cancelled, 0U);
+  EXPECT_TRUE(eventually([&] { return running.server->statistics().ok == 1000; }));
+  EXPECT_EQ(running.server->statistics().cancelled, 0U);
 }
 
 TEST(grpc_calls, more_at_once_than_are_armed_are_all_answered) {
@@ -130,8 +130,8 @@ TEST(grpc_calls, an_expired_call_ends_without_a_worker_and_its_handler_is_not_ru
   let_cancellations_arrive(
       channel);  // The server's own deadline is a little later than the client's.
   busy.release();
-  EXPECT_TRUE(eventually([&] { return running.server.statistics().cancelled == 1; }));
-  const grpc_statistics calls = running.server.statistics();
+  EXPECT_TRUE(eventually([&] { return running.server->statistics().cancelled == 1; }));
+  const grpc_statistics calls = running.server->statistics();
   EXPECT_EQ(calls.started, 2U);
   EXPECT_EQ(calls.unserved, 1U);
   EXPECT_EQ(calls.ok, 1U);
@@ -150,8 +150,8 @@ TEST(grpc_calls, a_cancelled_call_is_dropped_and_its_handler_is_not_run) {
   EXPECT_EQ(answer.get().first.error_code(), grpc::StatusCode::CANCELLED);
   let_cancellations_arrive(channel);
   busy.release();
-  EXPECT_TRUE(eventually([&] { return running.server.statistics().cancelled == 1; }));
-  EXPECT_EQ(running.server.statistics().unserved, 1U);
+  EXPECT_TRUE(eventually([&] { return running.server->statistics().cancelled == 1; }));
+  EXPECT_EQ(running.server->statistics().unserved, 1U);
   EXPECT_TRUE(say_hello(*channel, "next").first.ok());
 }
 
@@ -189,7 +189,7 @@ TEST(grpc_calls, unknown_methods_are_unimplemented) {
     EXPECT_EQ(call_raw(channel, method, "").first.error_code(), grpc::StatusCode::UNIMPLEMENTED)
         << method;
   }
-  EXPECT_EQ(running.server.statistics().started, 0U);
+  EXPECT_EQ(running.server->statistics().started, 0U);
 }
 
 }  // namespace

@@ -21,13 +21,14 @@ class each_transport : public testing::TestWithParam<transport> {
     settings_.executor =
         GetParam() == transport::native_asio_pool ? executor_kind::asio_pool : executor_kind::bwos;
     settings_.workers = 2;
-    handlers_.has_test_service = true;
+    services_.has_test_service = true;
     threads_ = make_runtime(settings_);
     if (GetParam() == transport::cpp) {
-      server_ = std::make_unique<grpc_server>(threads_->workers(), any_port(), handlers_);
+      server_ = make_grpc_cpp_server(threads_->workers(), any_port(), services_);
     } else {
-      server_ = std::make_unique<native::server>(*threads_, "127.0.0.1:0", 1024, 1000, handlers_,
-                                                 registry_, settings_.http2, settings_.native);
+      server_ = std::make_unique<native::server>(*threads_, "127.0.0.1:0", 1024, 1000,
+                                                 methods_of(services_), drain_, registry_,
+                                                 settings_.http2, settings_.native);
     }
     channel_ = connect();
   }
@@ -44,7 +45,7 @@ class each_transport : public testing::TestWithParam<transport> {
   }
   /// As lifecycle.cpp has it.
   void drain() {
-    handlers_.drain();
+    drain_.begin();
     server_->begin_drain();
   }
   void stop(std::chrono::seconds patience = 20s) {
@@ -60,8 +61,9 @@ class each_transport : public testing::TestWithParam<transport> {
   }
 
   config settings_;
-  service handlers_;
-  metrics::registry registry_;
+  demo_services services_;
+  drain_state drain_;
+  metrics::registry registry_{{.routes = 1, .statuses = status_count}};
   std::unique_ptr<runtime> threads_;
   std::unique_ptr<grpc_transport> server_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -27,7 +27,7 @@ std::chrono::steady_clock::time_point from_now(std::chrono::milliseconds time) {
 
 TEST(grpc_start, port_zero_is_replaced_by_the_port_bound) {
   running_server running;
-  const std::string address = running.server.address();
+  const std::string address = running.server->address();
   EXPECT_EQ(address.rfind("127.0.0.1:", 0), 0U) << address;
   EXPECT_NE(address, "127.0.0.1:0");
 }
@@ -36,7 +36,7 @@ TEST(grpc_start, the_ipv6_wildcard_serves_both_families) {
   grpc_options settings = any_port();
   settings.address = "[::]:0";
   running_server running(settings);
-  const std::string address = running.server.address();
+  const std::string address = running.server->address();
   ASSERT_EQ(address.rfind("[::]:", 0), 0U) << address;
   const std::string port = address.substr(5);
   ASSERT_NE(port, "0");
@@ -47,9 +47,9 @@ TEST(grpc_start, the_ipv6_wildcard_serves_both_families) {
 TEST(grpc_start, an_address_in_use_is_reported_as_such) {
   running_server running;
   grpc_options same = any_port();
-  same.address = running.server.address();
+  same.address = running.server->address();
   try {
-    const grpc_server second(running.executor, same, running.handlers);
+    (void)make_grpc_cpp_server(running.executor, same, {});
     FAIL() << "two servers on " << same.address;
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code(), std::errc::address_in_use);
@@ -72,22 +72,20 @@ TEST(grpc_start, a_port_shared_by_reuseport_is_in_use_too) {
   ASSERT_EQ(::getsockname(holder, generic, &length), 0);
   grpc_options settings = any_port();
   settings.address = "127.0.0.1:" + std::to_string(ntohs(name.sin_port));
-  const service handlers;
   pool workers(pool_options(1));
   pool_executor on_workers(workers);
-  EXPECT_THROW(grpc_server(on_workers, settings, handlers), std::system_error);
+  EXPECT_THROW((void)make_grpc_cpp_server(on_workers, settings, {}), std::system_error);
   ::close(holder);
-  EXPECT_NO_THROW(grpc_server(on_workers, settings, handlers));
+  EXPECT_NO_THROW((void)make_grpc_cpp_server(on_workers, settings, {}));
 }
 
 TEST(grpc_start, an_address_of_another_machine_is_reported) {
   grpc_options settings = any_port();
   settings.address = "192.0.2.1:0";
-  const service handlers;
   pool workers(pool_options(1));
   pool_executor on_workers(workers);
   try {
-    const grpc_server server(on_workers, settings, handlers);
+    (void)make_grpc_cpp_server(on_workers, settings, {});
     FAIL();
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code(), std::errc::address_not_available);
@@ -95,14 +93,13 @@ TEST(grpc_start, an_address_of_another_machine_is_reported) {
 }
 
 TEST(grpc_start, bad_values_are_named) {
-  const service handlers;
   pool workers(pool_options(1));
   pool_executor on_workers(workers);
   const auto message_of = [&](auto change) -> std::string {
     grpc_options settings = any_port();
     change(settings);
     try {
-      const grpc_server server(on_workers, settings, handlers);
+      (void)make_grpc_cpp_server(on_workers, settings, {});
     } catch (const std::invalid_argument& error) {
       return error.what();
     }
@@ -133,8 +130,8 @@ TEST(grpc_drain, health_turns_to_not_serving_while_calls_are_served) {
     EXPECT_EQ(check_health(channel, service).second, serving) << service;
   }
   EXPECT_EQ(check_health(channel, "nobody.Knows").first.error_code(), grpc::StatusCode::NOT_FOUND);
-  running.server.begin_drain();
-  running.server.begin_drain();
+  running.server->begin_drain();
+  running.server->begin_drain();
   for (const char* service : {"", "helloworld.Greeter"}) {
     EXPECT_EQ(check_health(channel, service).second, not_serving) << service;
   }
@@ -148,11 +145,11 @@ TEST(grpc_drain, a_health_watch_is_told_and_does_not_hold_the_stop) {
   ASSERT_TRUE(watch.write(""));
   ASSERT_TRUE(watch.read(status));
   EXPECT_EQ(status, serving);
-  running.server.begin_drain();
+  running.server->begin_drain();
   ASSERT_TRUE(watch.read(status));
   EXPECT_EQ(status, not_serving);
   // Without a cancellation of foreign streams this takes the whole hour, and ctest ends it.
-  running.server.shutdown(from_now(1h));
+  running.server->shutdown(from_now(1h));
 }
 
 TEST(grpc_stop, calls_in_flight_are_answered) {
@@ -166,7 +163,7 @@ TEST(grpc_stop, calls_in_flight_are_answered) {
         std::async(std::launch::async, [&] { return say_hello(*channel, "waiting"); }));
   }
   EXPECT_TRUE(running.eventually_waiting(20));
-  auto stopped = std::async(std::launch::async, [&] { running.server.shutdown(from_now(1h)); });
+  auto stopped = std::async(std::launch::async, [&] { running.server->shutdown(from_now(1h)); });
   EXPECT_EQ(stopped.wait_for(200ms), std::future_status::timeout);
   busy.release();
   for (auto& answer : answers) {
@@ -174,7 +171,7 @@ TEST(grpc_stop, calls_in_flight_are_answered) {
     EXPECT_EQ(text, "Hello waiting") << status.error_code() << " " << status.error_message();
   }
   stopped.get();
-  const grpc_statistics calls = running.server.statistics();
+  const grpc_statistics calls = running.server->statistics();
   EXPECT_EQ(calls.started, 21U);
   EXPECT_EQ(calls.ok, 21U);
 }
@@ -204,10 +201,10 @@ TEST(grpc_stop, calls_on_their_way_are_answered_and_those_after_find_nobody) {
     });
   }
   EXPECT_TRUE(eventually([&] { return answered > 200; }));
-  running.server.shutdown(from_now(1h));
+  running.server->shutdown(from_now(1h));
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(failures, std::vector<std::string>());
-  const grpc_statistics calls = running.server.statistics();
+  const grpc_statistics calls = running.server->statistics();
   EXPECT_EQ(calls.started, answered);
   EXPECT_EQ(calls.ok, answered);
 }
@@ -219,12 +216,12 @@ TEST(grpc_stop, calls_beyond_the_deadline_are_cancelled) {
   busy_worker busy(running.workers);
   auto answer = std::async(std::launch::async, [&] { return say_hello(*channel, "waiting"); });
   EXPECT_TRUE(running.eventually_waiting(1));
-  auto stopped = std::async(std::launch::async, [&] { running.server.shutdown(from_now(50ms)); });
+  auto stopped = std::async(std::launch::async, [&] { running.server->shutdown(from_now(50ms)); });
   EXPECT_FALSE(answer.get().first.ok());  // Though no worker is free.
   busy.release();
   stopped.get();
-  EXPECT_EQ(running.server.statistics().started, 2U);
-  EXPECT_EQ(running.server.statistics().cancelled, 1U);
+  EXPECT_EQ(running.server->statistics().started, 2U);
+  EXPECT_EQ(running.server->statistics().cancelled, 1U);
 }
 
 TEST(grpc_stop, under_load_every_call_that_started_is_answered) {
@@ -245,9 +242,9 @@ TEST(grpc_stop, under_load_every_call_that_started_is_answered) {
       });
     }
     EXPECT_TRUE(eventually([&] { return answered > 500; }));
-    running.server.shutdown(from_now(1h));
+    running.server->shutdown(from_now(1h));
     for (std::thread& client : clients) client.join();
-    const grpc_statistics calls = running.server.statistics();
+    const grpc_statistics calls = running.server->statistics();
     EXPECT_EQ(calls.started, calls.ok);
     EXPECT_EQ(answered, calls.ok);
     EXPECT_EQ(wrong, 0U);
@@ -255,15 +252,14 @@ TEST(grpc_stop, under_load_every_call_that_started_is_answered) {
 }
 
 TEST(grpc_stop, a_second_stop_does_nothing_and_the_port_is_free) {
-  const service handlers;
   pool workers(pool_options(1));
   pool_executor on_workers(workers);
   grpc_options settings = any_port();
-  grpc_server first(on_workers, settings, handlers);
-  settings.address = first.address();
-  first.shutdown(from_now(1s));
-  first.shutdown(from_now(1s));
-  EXPECT_NO_THROW(grpc_server(on_workers, settings, handlers));
+  const auto first = make_grpc_cpp_server(on_workers, settings, {});
+  settings.address = first->address();
+  first->shutdown(from_now(1s));
+  first->shutdown(from_now(1s));
+  EXPECT_NO_THROW((void)make_grpc_cpp_server(on_workers, settings, {}));
 }
 
 }  // namespace

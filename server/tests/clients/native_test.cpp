@@ -27,7 +27,8 @@ struct native_server {
     settings.workers = 2;
     threads = make_runtime(settings);
     server = std::make_unique<native::server>(*threads, "127.0.0.1:0", 1024, connections_max,
-                                              handlers, registry, settings.http2, limits);
+                                              methods_of(services), drain, registry, settings.http2,
+                                              limits);
   }
   ~native_server() { threads->stop(); }
   native_server(const native_server&) = delete;
@@ -44,8 +45,9 @@ struct native_server {
 
   config settings;
   native::call_limits limits;
-  service handlers;
-  metrics::registry registry;
+  demo_services services;
+  drain_state drain;
+  metrics::registry registry{{.routes = 1, .statuses = status_count}};
   std::unique_ptr<runtime> threads;
   std::unique_ptr<native::server> server;
 };
@@ -127,7 +129,7 @@ TEST_P(grpc_native, burn_answers_what_it_burned) {
   bwos::BurnReply reply;
   request.set_us(1'000'000);
   EXPECT_TRUE(stub->Burn(&context, request, &reply).ok());
-  EXPECT_EQ(reply.us(), running.handlers.work_us_max);
+  EXPECT_EQ(reply.us(), running.services.work_us_max);
 }
 
 TEST_P(grpc_native, what_is_wrong_gets_its_status_and_the_connection_goes_on) {
@@ -143,7 +145,7 @@ TEST_P(grpc_native, what_is_wrong_gets_its_status_and_the_connection_goes_on) {
   EXPECT_EQ(check_health(channel, "bwos.Work").second, "\x08\x01");
   EXPECT_EQ(check_health(channel, "").second, "\x08\x01");
   EXPECT_EQ(check_health(channel, "nobody.Knows").first.error_code(), grpc::StatusCode::NOT_FOUND);
-  running.handlers.drain();
+  running.drain.begin();
   EXPECT_EQ(check_health(channel, "bwos.Work").second, "\x08\x02");
 }
 
@@ -161,7 +163,7 @@ TEST_P(grpc_native, compressed_requests_are_read) {
 
 TEST_P(grpc_native, cancelled_calls_and_expired_ones_leave_the_others_alone) {
   native_server running(GetParam());
-  running.handlers.work_us_max = 200'000;
+  running.services.work_us_max = 200'000;
   const auto channel = running.connect();
   std::vector<std::thread> callers;
   std::atomic<int> wrong{0};
@@ -222,9 +224,8 @@ TEST_P(grpc_native, handlers_that_suspend_are_answered_whoever_resumes_them) {
   native::method_table methods;
   methods.unary("/test/Suspend", &suspends);
   const std::atomic<bool> staying{false};
-  const native::shared shared{
-      running.threads->workers(), running.handlers, running.registry, methods,
-      running.settings.http2,     running.limits,   staying};
+  const native::shared shared{running.threads->workers(), running.drain,  running.registry, methods,
+                              running.settings.http2,     running.limits, staying};
   const auto listener = running.threads->listen("127.0.0.1:0", 100);
   listener->start_grpc(shared, 100);
   std::atomic<int> wrong{0};
@@ -302,9 +303,8 @@ TEST_P(grpc_native, streams_whose_handlers_wander_lose_nothing_and_end) {
   native::method_table methods;
   methods.both_streams("/test/Wander", &wanders);
   const std::atomic<bool> staying{false};
-  const native::shared shared{
-      running.threads->workers(), running.handlers, running.registry, methods,
-      running.settings.http2,     running.limits,   staying};
+  const native::shared shared{running.threads->workers(), running.drain,  running.registry, methods,
+                              running.settings.http2,     running.limits, staying};
   const auto listener = running.threads->listen("127.0.0.1:0", 100);
   listener->start_grpc(shared, 100);
   std::atomic<int> wrong{0};

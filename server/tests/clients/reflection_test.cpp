@@ -72,7 +72,7 @@ struct four_files : testing::Test {
   }
   /// The answer is used again, as a stream does it.
   const v1::ServerReflectionResponse& answer(const v1::ServerReflectionRequest& request) {
-    handlers::answer_reflection(known, services, request, answer_);
+    rpc::answer_reflection(known, services, request, answer_);
     EXPECT_EQ(answer_.original_request().SerializeAsString(), request.SerializeAsString());
     EXPECT_EQ(answer_.valid_host(), request.host());
     return answer_;
@@ -82,7 +82,7 @@ struct four_files : testing::Test {
   }
 
   DescriptorPool known;
-  std::vector<std::string_view> services{"one.One", "two.Two"};
+  std::vector<std::string> services{"one.One", "two.Two"};
 
  private:
   v1::ServerReflectionResponse answer_;

@@ -5,6 +5,8 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <helloworld.grpc.pb.h>
+#include <reflection_v1.pb.h>
+#include <test_service.pb.h>
 
 #include <bwos/continuation.hpp>
 #include <bwos/pool.hpp>
@@ -16,8 +18,8 @@
 #include <thread>
 #include <utility>
 
-#include "app/routes.hpp"
-#include "baselines/grpc_cpp/server.hpp"
+#include "app/grpc_cpp_services.hpp"
+#include "grpc/methods.hpp"
 #include "net/executor.hpp"
 
 namespace bwos::server::test {
@@ -28,6 +30,13 @@ inline options pool_options(unsigned workers) {
   options settings;
   settings.workers = workers;
   return settings;
+}
+
+/// The demo's, for native gRPC.
+inline native::method_table methods_of(const demo_services& services) {
+  native::method_table made;
+  add_services(made, services);
+  return made;
 }
 
 inline grpc_options any_port() {
@@ -52,14 +61,14 @@ struct running_server {
   explicit running_server(const grpc_options& settings = any_port(), unsigned workers = 2)
       : workers(pool_options(workers)),
         executor(this->workers),
-        server(executor, settings, handlers) {}
+        server(make_grpc_cpp_server(executor, settings, {})) {}
 
   [[nodiscard]] std::shared_ptr<grpc::Channel> connect() const {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL,
                      1);  // Otherwise channels share connections.
     arguments.SetMaxReceiveMessageSize(-1);
-    return grpc::CreateCustomChannel(server.address(), grpc::InsecureChannelCredentials(),
+    return grpc::CreateCustomChannel(server->address(), grpc::InsecureChannelCredentials(),
                                      arguments);
   }
 
@@ -69,10 +78,9 @@ struct running_server {
     return eventually([&] { return workers.statistics().inject_depth == calls; });
   }
 
-  service handlers;
   pool workers;
   pool_executor executor;
-  grpc_server server;
+  const std::unique_ptr<grpc_server> server;
 };
 
 /// Keeps one worker of a pool busy until release(), so that a test decides what happens before a
@@ -124,7 +132,7 @@ inline std::pair<grpc::Status, std::string> say_hello(grpc::Channel& channel,
 /// One call that is over and done with, also on the server's side.
 inline void say_first_hello(const running_server& running, grpc::Channel& channel) {
   ASSERT_TRUE(say_hello(channel, "first").first.ok());
-  ASSERT_TRUE(eventually([&] { return running.server.statistics().ok == 1; }));
+  ASSERT_TRUE(eventually([&] { return running.server->statistics().ok == 1; }));
 }
 
 inline grpc::ByteBuffer buffer_of(const std::string& bytes) {

@@ -246,13 +246,14 @@ class soak : public testing::TestWithParam<way> {
     settings_.executor = GetParam().executor;
     settings_.reactor = GetParam().reactor;
     settings_.native.lane_threshold = settings_.lane_threshold();
-    handlers_.has_test_service = true;
+    services_.has_test_service = true;
     threads_ = make_runtime(settings_);
     if (GetParam().reactor == reactor_kind::io_uring && threads_->facts().reactor.refused) {
       GTEST_SKIP() << threads_->facts().reactor.note;
     }
-    server_ = std::make_unique<native::server>(*threads_, "127.0.0.1:0", 1024, 1000, handlers_,
-                                               registry_, settings_.http2, settings_.native);
+    server_ = std::make_unique<native::server>(*threads_, "127.0.0.1:0", 1024, 1000,
+                                               methods_of(services_), drain_, registry_,
+                                               settings_.http2, settings_.native);
     for (int i = 0; i < channels; ++i) {
       lines_.push_back(std::make_unique<line>(server_->address(), i > 0));
     }
@@ -271,8 +272,9 @@ class soak : public testing::TestWithParam<way> {
   void expect_clean_drain();
 
   config settings_;
-  service handlers_;
-  metrics::registry registry_;
+  demo_services services_;
+  drain_state drain_;
+  metrics::registry registry_{{.routes = 1, .statuses = status_count}};
   std::unique_ptr<runtime> threads_;
   std::unique_ptr<grpc_transport> server_;
   std::vector<std::unique_ptr<line>> lines_;
@@ -375,7 +377,7 @@ void soak::expect_no_growth(std::chrono::seconds time) const {
 /// know, h2::goaway_patience and linger_time pass.
 void soak::expect_clean_drain() {
   const clock::time_point bound = clock::now() + 10s;
-  handlers_.drain();
+  drain_.begin();
   server_->begin_drain();
   server_->shutdown(bound);
   EXPECT_LT(clock::now(), bound) << "the drain took all its time";

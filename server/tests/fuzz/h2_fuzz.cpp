@@ -25,6 +25,7 @@
 
 #include "app/services.hpp"
 #include "grpc/peer.hpp"
+#include "tests/http/demo_site.hpp"
 
 namespace bwos::server::native {
 namespace {
@@ -50,23 +51,22 @@ class no_executor final : public executor {
 struct server_side {
   server_side() {
     google::protobuf::SetLogHandler(nullptr);
-    handlers.work_us_max = 0;
-    handlers.write_metrics = [](std::string& to) { to += "metrics"; };
-    handlers.describe_stall = [](std::string&) {};
-    rpc::add_services(methods, handlers);
+    add_services(methods, {.work_us_max = 0});
   }
 
-  metrics::registry counters;
-  service handlers;
+  server::test::demo_site site{0};
+  metrics::registry counters{server::test::demo_site::kinds};
+  const std::atomic<bool> leaving{false};
   no_executor workers;
   method_table methods;
   const h2::limits http2{.header_bytes_max = 400, .streams_max = 5};
   const call_limits calls{.message_bytes_max = 300};
   const http_limits http{.body_bytes_max = 300};
-  route_times times{0};
+  route_times times{0, site.routes.count()};
   const queue_age_bound queue_age{nullptr, 0us};
-  const shared of{workers, handlers, counters, methods, http2, calls, handlers.draining};
-  const http1::context context{workers, handlers, counters, http, times, queue_age, of};
+  const shared of{workers, site.drain, counters, methods, http2, calls, leaving};
+  const http1::context context{workers, site.drain, site.routes, counters,
+                               http,    times,      queue_age,   of};
 };
 
 server_side& side() {

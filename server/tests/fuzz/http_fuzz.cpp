@@ -17,6 +17,7 @@
 #include "app/routes.hpp"
 #include "http/h1/parser.hpp"
 #include "http/h1/writer.hpp"
+#include "tests/http/demo_site.hpp"
 
 namespace bwos::server::http1 {
 namespace {
@@ -69,7 +70,7 @@ class connection {
       expect(consumed > 0, "a request ends with a byte");
       const request& asked = parser_.current();
       const bool keep = parser_.keep_alive();
-      answer(respond(find_route(asked.path), asked, server_, scratch_), keep);
+      answer(site_.routes.respond(site_.routes.find(asked.path), asked, scratch_), keep);
       ++requests;
       parser_.release();
       if (!keep) return false;
@@ -89,7 +90,7 @@ class connection {
   }
 
   parser parser_{limits};
-  service server_;
+  test::demo_site site_;
   std::string scratch_;
   byte_buffer output_;
 };

@@ -469,13 +469,13 @@ struct running_server {
 
   const config settings = two_workers();
   const call_limits limits;
-  service handlers;
-  metrics::registry registry;
+  const drain_state drain;
+  metrics::registry registry{{.routes = 1, .statuses = status_count}};
   method_table methods;
   std::atomic<bool> leaving{false};
   const std::unique_ptr<runtime> threads = make_runtime(settings);
   const std::unique_ptr<http_listener> listener = threads->listen("127.0.0.1:0", 100);
-  const shared of{threads->workers(), handlers, registry, methods, settings.http2, limits, leaving};
+  const shared of{threads->workers(), drain, registry, methods, settings.http2, limits, leaving};
 };
 
 class client {

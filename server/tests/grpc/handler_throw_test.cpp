@@ -19,6 +19,7 @@
 #include "http/h1/connection.hpp"
 #include "net/runtime.hpp"
 #include "tcp_client.hpp"
+#include "tests/http/demo_site.hpp"
 #include "tests/http/h2/frames.hpp"
 
 namespace bwos::server::native::test {
@@ -59,11 +60,11 @@ class log_capture {
 class throwing_server {
  public:
   explicit throwing_server(executor_kind kind) : settings_(of(kind)) {
-    handlers_.write_metrics = [](std::string& to) {
+    site_.write_metrics = [](std::string& to) {
       to += "half of it";
       throw std::runtime_error("no metrics today");
     };
-    handlers_.describe_stall = [](std::string&) { throw std::bad_alloc(); };
+    site_.describe_stall = [](std::string&) { throw std::bad_alloc(); };
     methods_.unary("/test/Throw", &throws);
     listener_->start(http_, 1000);
   }
@@ -76,9 +77,8 @@ class throwing_server {
   }
 
   [[nodiscard]] std::string address() const { return listener_->address(); }
-  [[nodiscard]] std::uint64_t counted(route where, status code) const {
-    return metrics_.total()
-        .requests[static_cast<std::size_t>(where)][static_cast<std::size_t>(code)];
+  [[nodiscard]] std::uint64_t counted(std::string_view path, status code) const {
+    return site_.counted(metrics_.total(), path, code);
   }
   [[nodiscard]] std::uint64_t out_of_memory() const { return metrics_.total().out_of_memory; }
 
@@ -91,22 +91,23 @@ class throwing_server {
   }
 
   const config settings_;
-  service handlers_;
-  metrics::registry metrics_;
-  route_times times_{0};
+  server::test::demo_site site_;
+  metrics::registry metrics_{server::test::demo_site::kinds};
+  route_times times_{0, site_.routes.count()};
   method_table methods_;
   const std::atomic<bool> leaving_{false};
   const std::unique_ptr<runtime> running_ = make_runtime(settings_);
   const queue_age_bound queue_age_{running_->workers_of_ours(), {}};
   const shared http2_{.workers = running_->workers(),
-                      .handlers = handlers_,
+                      .drain = site_.drain,
                       .metrics = metrics_,
                       .methods = methods_,
                       .http2 = settings_.http2,
                       .calls = settings_.native,
                       .leaving = leaving_};
   const http1::context http_{.workers = running_->workers(),
-                             .handlers = handlers_,
+                             .drain = site_.drain,
+                             .routes = site_.routes,
                              .metrics = metrics_,
                              .limits = settings_.http,
                              .times = times_,
@@ -174,9 +175,9 @@ TEST_P(handler_throw, is_500_over_http1_and_its_connection_goes_on) {
     EXPECT_EQ(answer.find("Connection: close"), std::string::npos) << answer;
     EXPECT_TRUE(asked(connection, "/plaintext").ends_with("Hello, World!"));
   }
-  EXPECT_EQ(server.counted(route::metrics, status::internal_error), 1U);
-  EXPECT_EQ(server.counted(route::healthz, status::internal_error), 1U);
-  EXPECT_EQ(server.counted(route::plaintext, status::ok), 2U);
+  EXPECT_EQ(server.counted("/metrics", status::internal_error), 1U);
+  EXPECT_EQ(server.counted("/healthz", status::internal_error), 1U);
+  EXPECT_EQ(server.counted("/plaintext", status::ok), 2U);
   EXPECT_EQ(server.out_of_memory(), 0U);
 }
 
@@ -191,8 +192,8 @@ TEST_P(handler_throw, is_500_over_http2_and_its_connection_goes_on) {
     EXPECT_EQ(connection.get(stream + 2, "/plaintext").body, "Hello, World!") << path;
     stream += 4;
   }
-  EXPECT_EQ(server.counted(route::metrics, status::internal_error), 1U);
-  EXPECT_EQ(server.counted(route::healthz, status::internal_error), 1U);
+  EXPECT_EQ(server.counted("/metrics", status::internal_error), 1U);
+  EXPECT_EQ(server.counted("/healthz", status::internal_error), 1U);
   EXPECT_EQ(server.out_of_memory(), 0U);
 }
 
@@ -205,7 +206,7 @@ TEST_P(handler_throw, is_logged_with_its_route_and_no_more_than_once_a_second) {
     const throwing_server server(GetParam());
     tcp_client connection(server.address());
     for (int i = 0; i < asks; ++i) asked(connection, "/metrics");
-    EXPECT_EQ(server.counted(route::metrics, status::internal_error), asks);
+    EXPECT_EQ(server.counted("/metrics", status::internal_error), asks);
   }
   const auto took = std::chrono::steady_clock::now() - begun;
   EXPECT_GE(log.lines_with("the handler of /metrics threw: no metrics today"), 1U);

@@ -17,13 +17,13 @@ const std::string not_serving = message("\x08\x02");
 const std::string reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 
 struct health_harness : peer_harness {
-  health_harness() { methods().server_stream("/grpc.health.v1.Health/Watch", &watch_health); }
+  health_harness() { add_health(methods(), draining); }
 
   void watch(std::uint32_t stream) {
     feed(call_frames(stream, "", "/grpc.health.v1.Health/Watch"));
   }
   void drain() {
-    server.drain();
+    draining.begin();
     run_posted();
     look();
   }
@@ -85,12 +85,12 @@ TEST(native_health, a_lost_connection_ends_a_watch_that_is_being_told) {
   connection.begin();
   connection.watch(1);
   connection.watch(3);
-  connection.server.drain();  // both are to go on
+  connection.draining.begin();  // both are to go on
   connection.tested.lost();
   connection.run_posted();
   connection.tested.bury();
   EXPECT_FALSE(connection.tested.has_running());
-  connection.server.drain();  // nobody listens
+  connection.draining.begin();  // nobody listens
 }
 
 TEST(native_health, a_server_that_leaves_ends_what_lasts_behind_the_others) {
@@ -124,7 +124,7 @@ TEST(native_health, a_watch_ends_behind_what_it_is_being_told) {
   health_harness connection;
   connection.begin();
   connection.watch(1);
-  connection.server.drain();  // its handler is to go on, on a worker that is busy
+  connection.draining.begin();  // its handler is to go on, on a worker that is busy
   connection.leave();
   connection.look();
   EXPECT_FALSE(connection.answer_to(1).ended);

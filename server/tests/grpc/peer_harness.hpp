@@ -115,15 +115,15 @@ class peer_harness {
  public:
   using clock = std::chrono::steady_clock;
 
-  explicit peer_harness(const h2::limits& http2 = {}, const call_limits& calls = {})
+  explicit peer_harness(const h2::limits& http2 = {}, const call_limits& calls = {},
+                        std::uint64_t work_us_max = 10'000)
       : http2_(http2),
         calls_(calls),
-        shared_{executor_, server, registry, methods_, http2_, calls_, leaving},
+        shared_{executor_, draining, registry, methods_, http2_, calls_, leaving},
         now(clock::now()),
         tested(shared_, {}, now) {
     google::protobuf::SetLogHandler(nullptr);  // of requests that are no UTF-8
-    server.has_test_service = true;
-    rpc::add_services(methods_, server);
+    add_services(methods_, {.work_us_max = work_us_max, .has_test_service = true});
     methods_.unary("/test/Wait", &wait);
     methods_.unary("/test/Throw", &throws);
     methods_.unary("/test/Refuse", &refuses);
@@ -189,7 +189,7 @@ class peer_harness {
     return registry.total().grpc[which] - before_.grpc[which];
   }
 
-  service server;
+  drain_state draining;
   metrics::registry& registry = one_registry();
   std::atomic<bool> leaving{false};
   bool in_one_turn = false;  ///< What a turn leaves waits for look().
@@ -198,7 +198,7 @@ class peer_harness {
  private:
   /// It takes milliseconds to make.
   static metrics::registry& one_registry() {
-    static metrics::registry one;
+    static metrics::registry one({.routes = 1, .statuses = status_count});
     return one;
   }
 

@@ -236,9 +236,7 @@ TEST(native_budget, a_method_may_bound_its_calls_on_a_connection) {
 
 TEST(native_budget, health_and_reflection_take_names_and_few_streams) {
   peer_harness connection;
-  connection.methods().server_stream(
-      "/grpc.health.v1.Health/Watch", &watch_health,
-      {.request_bytes_max = rpc::name_request_bytes_max, .calls_max = rpc::waiting_calls_max});
+  add_health(connection.methods(), connection.draining);
   connection.begin();
   const std::string reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
   const std::string large = named(std::string(rpc::name_request_bytes_max, 'x'));

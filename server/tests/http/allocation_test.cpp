@@ -24,6 +24,7 @@
 #include "http/h1/connection.hpp"
 #include "http/h1/parser.hpp"
 #include "net/runtime.hpp"
+#include "tests/http/demo_site.hpp"
 
 namespace bwos::server {
 namespace {
@@ -114,10 +115,10 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   chosen.reactor_group = GetParam().group;
   chosen.reactor_threads = GetParam().reactor_threads;
   if (chosen.executor == executor_kind::bwos) chosen.queue_age_max = std::chrono::minutes(1);
-  const service handlers;
+  const test::demo_site site;
   const http_limits limits;
-  metrics::registry counters;
-  route_times times(0);
+  metrics::registry counters(test::demo_site::kinds);
+  route_times times(0, site.routes.count());
   const std::unique_ptr<runtime> running = make_runtime(chosen);
   if (running->facts().reactor.kind != chosen.reactor)
     GTEST_SKIP() << running->facts().reactor.note;
@@ -127,14 +128,15 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   const native::call_limits call_limits;
   const std::atomic<bool> leaving{false};
   const native::shared http2{.workers = running->workers(),
-                             .handlers = handlers,
+                             .drain = site.drain,
                              .metrics = counters,
                              .methods = no_methods,
                              .http2 = http2_limits,
                              .calls = call_limits,
                              .leaving = leaving};
   const http1::context shared{.workers = running->workers(),
-                              .handlers = handlers,
+                              .drain = site.drain,
+                              .routes = site.routes,
                               .metrics = counters,
                               .limits = limits,
                               .times = times,
@@ -159,9 +161,8 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   http->close();
   while (!http->closed() || http->connections() > 0) std::this_thread::yield();
   running->stop();
-  const auto answered = counters.total().requests;
-  EXPECT_EQ(answered[static_cast<std::size_t>(route::plaintext)][0] +
-                answered[static_cast<std::size_t>(route::echo)][0],
+  const metrics::totals all = counters.total();
+  EXPECT_EQ(site.counted(all, "/plaintext", status::ok) + site.counted(all, "/echo", status::ok),
             static_cast<std::uint64_t>(requests / connections + 2 * warm_rounds) * connections);
 }
 

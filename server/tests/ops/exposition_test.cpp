@@ -13,12 +13,20 @@
 namespace bwos::server::metrics {
 namespace {
 
+const router& some_routes() {
+  static const router routes(
+      {{.path = "/plaintext", .answer = {}}, {.path = "/echo", .answer = {}}});
+  return routes;
+}
+
+constexpr request_kinds few{.routes = 3, .statuses = status_count};
+
 snapshot filled() {
   snapshot what;
-  what.http.requests[static_cast<std::size_t>(route::echo)][static_cast<std::size_t>(status::ok)] =
-      3;
-  what.http.requests[static_cast<std::size_t>(route::other)]
-                    [static_cast<std::size_t>(status::not_found)] = 2;
+  what.routes = &some_routes();
+  what.http.requests.assign(3, std::vector<std::uint64_t>(status_count));
+  what.http.requests[1][number_of(status::ok)] = 3;
+  what.http.requests[2][number_of(status::not_found)] = 2;
   what.http.durations[0] = 1;
   what.http.durations[3] = 3;
   what.http.durations.back() = 1;
@@ -110,12 +118,12 @@ TEST(text, reader_of_this_test_refuses_what_is_wrong) {
 }
 
 TEST(registry, sums_over_threads_and_keeps_those_that_ended) {
-  registry all;
+  registry all(few);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&all] {
       for (int j = 0; j < 1000; ++j) {
-        all.here().request(route::plaintext, status::ok);
+        all.here().request(0, number_of(status::ok));
         all.here().answered(1, 1);
         all.here().received(10);
         all.here().sent(20);
@@ -126,9 +134,7 @@ TEST(registry, sums_over_threads_and_keeps_those_that_ended) {
   for (int i = 0; i < 100; ++i) (void)all.total();  // a reader beside the writers
   for (auto& one : threads) one.join();
   const totals sum = all.total();
-  EXPECT_EQ(sum.requests[static_cast<std::size_t>(route::plaintext)]
-                        [static_cast<std::size_t>(status::ok)],
-            4000U);
+  EXPECT_EQ(sum.requests[0][number_of(status::ok)], 4000U);
   EXPECT_EQ(sum.durations[0], 4000U);
   EXPECT_EQ(sum.received_bytes, 40'000U);
   EXPECT_EQ(sum.sent_bytes, 80'000U);
@@ -136,8 +142,8 @@ TEST(registry, sums_over_threads_and_keeps_those_that_ended) {
 }
 
 TEST(registry, tells_two_registries_apart_on_one_thread) {
-  registry first;
-  registry second;
+  registry first(few);
+  registry second(few);
   for (int i = 0; i < 3; ++i) {
     first.here().received(1);
     second.here().received(100);
@@ -147,13 +153,13 @@ TEST(registry, tells_two_registries_apart_on_one_thread) {
 }
 
 TEST(registry, puts_durations_into_the_buckets_of_their_microseconds) {
-  registry all;
+  registry all(few);
   const ticks per_ms = all.ticks_per_ms();
-  all.here().request(route::work, status::ok);
+  all.here().request(1, number_of(status::ok));
   all.here().answered(1, per_ms * 3 / 2000);  // 1.5 us
-  all.here().request(route::work, status::ok);
+  all.here().request(1, number_of(status::ok));
   all.here().answered(1, per_ms * 150 / 1000);
-  all.here().request(route::work, status::ok);
+  all.here().request(1, number_of(status::ok));
   all.here().answered(1, per_ms * 1000);
   const totals sum = all.total();
   EXPECT_EQ(sum.durations[1], 1U);      // up to 2

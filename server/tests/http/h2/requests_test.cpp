@@ -15,6 +15,7 @@
 #include "app/services.hpp"
 #include "grpc/peer.hpp"
 #include "tests/grpc/peer_harness.hpp"
+#include "tests/http/demo_site.hpp"
 #include "tests/http/h2/frames.hpp"
 
 namespace bwos::server::native::test {
@@ -24,7 +25,7 @@ using namespace std::chrono_literals;
 using rest = http2::requests::rest;
 
 metrics::registry& one_registry() {
-  static metrics::registry one;  // it takes milliseconds to make
+  static metrics::registry one(server::test::demo_site::kinds);  // it takes milliseconds to make
   return one;
 }
 
@@ -42,10 +43,10 @@ class http_harness {
   using clock = std::chrono::steady_clock;
 
   explicit http_harness(const options_of_harness& how = {})
-      : times(how.lane_threshold), how_(how), tested(shared_, {}, now, &context_, how.hands_on) {
-    server.write_metrics = [](std::string& to) { to += "metrics"; };
-    server.describe_stall = [](std::string&) {};
-    if (how.with_calls) rpc::add_services(methods_, server);
+      : times(how.lane_threshold, site.routes.count()),
+        how_(how),
+        tested(shared_, {}, now, &context_, how.hands_on) {
+    if (how.with_calls) add_services(methods_, demo_services{});
   }
   ~http_harness() {
     tested.lost();
@@ -99,18 +100,15 @@ class http_harness {
   [[nodiscard]] std::unique_ptr<peer> another() const {
     return std::make_unique<peer>(shared_, stream_waker{}, now, &context_);
   }
-  [[nodiscard]] std::uint64_t counted(route where, status code) const {
-    const auto at = [&](const metrics::totals& of) {
-      return of.requests[static_cast<std::size_t>(where)][static_cast<std::size_t>(code)];
-    };
-    return at(one_registry().total()) - at(before_);
+  [[nodiscard]] std::uint64_t counted(std::string_view path, status code) const {
+    return site.counted(one_registry().total(), path, code) - site.counted(before_, path, code);
   }
   [[nodiscard]] std::uint64_t timeouts(metrics::timeout which) const {
     const auto at = static_cast<std::size_t>(which);
     return one_registry().total().timeouts[at] - before_.timeouts[at];
   }
 
-  service server;
+  server::test::demo_site site;
   route_times times;
   std::vector<read_frame> all;
   list_executor workers;
@@ -122,15 +120,15 @@ class http_harness {
   method_table methods_;
   const queue_age_bound queue_age_{nullptr, 0us};
   const shared shared_{.workers = workers,
-                       .handlers = server,
+                       .drain = site.drain,
                        .metrics = one_registry(),
                        .methods = methods_,
                        .http2 = how_.http2,
                        .calls = how_.calls,
                        .leaving = leaving,
                        .parts_behind_answers = true};
-  const http1::context context_{workers, server,     one_registry(), how_.http,
-                                times,   queue_age_, shared_};
+  const http1::context context_{workers,   site.drain, site.routes, one_registry(),
+                                how_.http, times,      queue_age_,  shared_};
   frame_reader reader_;
 
  public:
@@ -184,7 +182,7 @@ TEST(http2_request, is_answered_by_header_and_data) {
   EXPECT_EQ(fresh[1].type, data);
   EXPECT_EQ(fresh[1].flags, end_stream);
   EXPECT_EQ(fresh[1].payload, "Hello, World!");
-  EXPECT_EQ(connection.counted(route::plaintext, status::ok), 1U);
+  EXPECT_EQ(connection.counted("/plaintext", status::ok), 1U);
 }
 
 TEST(http2_request, for_the_head_alone_gets_that_of_get) {
@@ -351,7 +349,7 @@ TEST(http2_limits, a_body_above_its_limit_is_refused_as_it_comes) {
   const std::string piece = frame(data, none, 3, std::string(16'000, 'x'));
   for (std::size_t sent = 0; sent < linger_bytes_max; sent += 16'000) connection.feed(piece);
   EXPECT_EQ(connection.answer_to(3).reset, 0);
-  EXPECT_EQ(connection.counted(route::other, status::payload_too_large), 1U);
+  EXPECT_EQ(connection.counted("", status::payload_too_large), 1U);
 }
 
 TEST(http2_limits, the_rest_of_a_refused_request_has_its_time) {
@@ -570,7 +568,7 @@ TEST(http2_limits, the_time_in_which_nobody_reads_is_not_the_peers) {
   how.http.body_timeout = 1s;
   how.http2.header_timeout = 1s;
   http_harness connection(how);
-  for (int i = 0; i < 20; ++i) connection.times.note(route::work, 4000);
+  for (int i = 0; i < 20; ++i) connection.times.note(connection.site.routes.find("/work"), 4000);
   connection.begin();
   const std::string late = header_frame(7, asks("POST", "/echo"), end_stream);
   connection.feed(get(1, "/work?us=1") + header_frame(3, asks("POST", "/echo")) +
@@ -655,7 +653,7 @@ TEST(http2_turns, many_requests_give_way_and_are_all_answered) {
 struct lane_harness : http_harness {
   explicit lane_harness(bool hands_on = true, unsigned handlers_max = 1000)
       : http_harness(with_lane(hands_on, handlers_max)) {
-    for (int i = 0; i < 20; ++i) times.note(route::work, 4000);
+    for (int i = 0; i < 20; ++i) times.note(site.routes.find("/work"), 4000);
     begin();
   }
   static options_of_harness with_lane(bool hands_on, unsigned handlers_max) {
@@ -683,7 +681,7 @@ TEST(http2_turns, a_long_one_goes_to_the_lane_by_itself) {
   EXPECT_EQ(connection.answer_to(1).body, "burned 1 us\n");
   EXPECT_EQ(connection.answer_to(5).body, "burned 2 us\n");
   EXPECT_FALSE(connection.tested.has_running());
-  EXPECT_EQ(connection.counted(route::work, status::ok), 2U);
+  EXPECT_EQ(connection.counted("/work", status::ok), 2U);
 }
 
 TEST(http2_turns, a_long_one_that_nobody_wants_any_more_is_not_run) {
@@ -694,7 +692,7 @@ TEST(http2_turns, a_long_one_that_nobody_wants_any_more_is_not_run) {
   connection.look();
   EXPECT_FALSE(connection.tested.has_running());
   EXPECT_EQ(connection.answer_to(3).body, "burned 2 us\n");
-  EXPECT_EQ(connection.counted(route::work, status::ok), 1U);
+  EXPECT_EQ(connection.counted("/work", status::ok), 1U);
 }
 
 TEST(http2_turns, long_ones_of_a_lost_connection_are_not_run_and_are_waited_for) {
@@ -886,7 +884,7 @@ TEST(http2_drain, the_peer_is_told_twice_and_its_requests_end) {
 
 TEST(http2_drain, until_the_server_leaves_goaway_follows_an_answer) {
   http_harness connection;
-  connection.server.draining = true;
+  connection.site.drain.begin();
   const auto fresh = connection.begin();
   connection.feed(frame(ping, none, 0, "12345678"));
   EXPECT_EQ(goaway_code(connection.all), -1);
@@ -902,7 +900,7 @@ TEST(http2_drain, a_connection_that_was_answered_before_is_left_alone_until_its_
   http_harness connection;
   connection.begin();
   connection.feed(call_frames(1, "x"));
-  connection.server.draining = true;
+  connection.site.drain.begin();
   connection.feed(frame(ping, none, 0, "12345678"));
   EXPECT_EQ(goaway_code(connection.all), -1);
   connection.feed(call_frames(3, "y"));

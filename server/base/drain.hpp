@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 namespace bwos::server {
@@ -48,6 +49,29 @@ class drain_bell {
  private:
   std::mutex mutex_;
   listener* first_ = nullptr;
+};
+
+/// Whether the server drains. One for all transports; outlives them.
+class drain_state {
+ public:
+  /// Any thread.
+  [[nodiscard]] bool is_draining() const noexcept {
+    // [drain.look] relaxed: it orders nothing. Partner: [drain.begin].
+    return draining_.load(std::memory_order_relaxed);
+  }
+  /// The server is not ready any more. Once, by the thread that got the signal.
+  void begin() noexcept {
+    // [drain.begin] relaxed: whoever misses it sees it at its next request or wake-up, and whoever
+    // listens to the bell by its lock. Partner: [drain.look].
+    draining_.store(true, std::memory_order_relaxed);
+    bell_.ring();
+  }
+  /// Rung once the drain has begun.
+  [[nodiscard]] drain_bell& bell() const noexcept { return bell_; }
+
+ private:
+  std::atomic<bool> draining_{false};
+  mutable drain_bell bell_;
 };
 
 }  // namespace bwos::server
