@@ -557,7 +557,6 @@ command_line command_line_parser::parse(int argc, const char* const* argv, std::
     check_together(app, settings_);
     settings_.grpc.address = settings_.grpc_listen;
     settings_.native.message_bytes_max = settings_.grpc.message_bytes_max;
-    settings_.native.lane_threshold = settings_.lane_threshold();
     settings_.http2.streams_max = settings_.grpc.streams_max;
     settings_.http2.body_timeout = settings_.http.body_timeout;
     settings_.http2.write_timeout = settings_.http.write_timeout;

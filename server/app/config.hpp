@@ -11,19 +11,15 @@
 
 #include <bwos/options.hpp>
 
-#include "base/access_log.hpp"
+#include "base/logging.hpp"
 #include "baselines/grpc_cpp/server.hpp"
-#include "grpc/limits.hpp"
-#include "http/h2/limits.hpp"
-#include "http/limits.hpp"
+#include "ops/settings.hpp"
 
 namespace CLI {
 class App;
 }
 
 namespace bwos::server {
-
-enum class log_format : std::uint8_t { text, json };
 
 /// Who runs handlers: our pool, asio::thread_pool behind dedicated reactor threads, or
 /// asio::io_context with Asio's own sockets.
@@ -33,14 +29,8 @@ enum class executor_kind : std::uint8_t { bwos, asio_pool, asio_io_context };
 enum class grpc_kind : std::uint8_t { native, cpp };
 
 /// Everything that the command line can say. --help has the meaning and range of each.
-struct config {
-  std::string http_listen = "127.0.0.1:8080";   ///< Empty: no HTTP.
-  std::string grpc_listen = "127.0.0.1:50051";  ///< Empty: no gRPC.
-  int backlog = 4096;
-  std::size_t connections_max = 0;  ///< 0: what RLIMIT_NOFILE allows.
-
+struct config : server_settings {
   executor_kind executor = executor_kind::bwos;
-  unsigned workers = default_workers();
   int reactor_threads = -1;    ///< Below 0: not given; see pool_options().
   unsigned reactor_group = 0;  ///< 0: not given; see pool_options().
   reactor_kind reactor = reactor_kind::automatic;
@@ -51,21 +41,13 @@ struct config {
   int lane_threshold_us = -1;  ///< Below 0: not given; see lane_threshold().
   std::chrono::microseconds lane_age = options{}.lane_age;
 
-  http_limits http;
   std::uint64_t work_us_max = 10'000;
   bool grpc_test_service = false;
   grpc_kind grpc_by = grpc_kind::native;  ///< With asio_io_context only gRPC C++.
   grpc_options grpc;                      ///< gRPC C++'s; its address is grpc_listen.
-  h2::limits http2;                       ///< Native's.
-  native::call_limits native;             ///< Native's.
 
-  std::chrono::microseconds queue_age_max{0};  ///< 0: requests may wait as long as they must.
-  std::chrono::microseconds stall_timeout = std::chrono::seconds(10);  ///< 0: not watched for.
-  std::chrono::microseconds drain_delay{0};
-  std::chrono::microseconds drain_timeout = std::chrono::seconds(30);
   std::string log_level = "info";
   server::log_format log_format = server::log_format::text;
-  access_log_options access_log;  ///< Its file empty: none.
 
   [[nodiscard]] options pool_options() const;
   /// Zero: nothing goes through the lane. That is the default where workers have reactors of their

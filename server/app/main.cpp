@@ -9,10 +9,9 @@
 #include <iostream>
 
 #include "app/config.hpp"
+#include "app/demo.hpp"
 #include "base/logging.hpp"
-#include "ops/inherited_sockets.hpp"
-#include "ops/lifecycle.hpp"
-#include "ops/service_manager.hpp"
+#include "base/start_error.hpp"
 
 namespace {
 
@@ -32,11 +31,12 @@ int serve(const bwos::server::config& settings) {
   std::signal(SIGXFSZ, SIG_IGN);  // an access log as large as it may be is a full disk's
   bwos::server::raise_descriptor_limit();
 
-  bwos::server::server running(settings, bwos::server::service_manager::from_environment(),
-                               bwos::server::inherited_sockets::from_environment());
-  std::cout << running.addresses() << '\n' << std::flush;
-  running.wait(signals);
-  running.drain(signals);
+  const auto running =
+      bwos::server::make_demo(settings, bwos::server::service_manager::from_environment(),
+                              bwos::server::inherited_sockets::from_environment());
+  std::cout << running->addresses() << '\n' << std::flush;
+  running->wait(signals);
+  running->drain(signals);
   return 0;
 }
 

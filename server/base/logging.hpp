@@ -3,12 +3,13 @@
 
 #include <spdlog/formatter.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
-#include "app/config.hpp"
-
 namespace bwos::server {
+
+enum class log_format : std::uint8_t { text, json };
 
 /// text: "[date time] [bwos] [level] message". json: an object a line, its time in RFC 3339, UTC.
 std::unique_ptr<spdlog::formatter> make_formatter(log_format format);

@@ -26,8 +26,8 @@
 #include "grpc/exchange.hpp"
 #include "grpc/handler_run.hpp"
 #include "grpc/receive_budget.hpp"
-#include "http/h2/reply_inbox.hpp"
 #include "http/h2/session.hpp"
+#include "net/reply_inbox.hpp"
 
 namespace bwos::server::native {
 

@@ -162,7 +162,7 @@ void peer::run_ready(clock::time_point now) {
 
 /// The handlers of streams that had waited for what was pulled write the next, which goes out with
 /// the next pull.
-bool peer::pull(http1::byte_buffer& to) {
+bool peer::pull(byte_buffer& to) {
   if (has_ready() && !turn_.is_over()) run_ready(now_);
   return session_.pull(to) || (has_ready() && !turn_.is_over()) || end_lasting();
 }

@@ -23,11 +23,11 @@
 #include "grpc/limits.hpp"
 #include "grpc/methods.hpp"
 #include "grpc/receive_budget.hpp"
-#include "http/h2/reply_inbox.hpp"
 #include "http/h2/requests.hpp"
 #include "http/h2/session.hpp"
 #include "net/executor.hpp"
 #include "net/queue_age.hpp"
+#include "net/reply_inbox.hpp"
 
 namespace bwos::server::native {
 
@@ -84,7 +84,7 @@ class peer final : h2::application {
     return requests_ ? requests_->left() : http2::requests::rest::nothing;
   }
   /// See h2::session::pull().
-  [[nodiscard]] bool pull(http1::byte_buffer& to);
+  [[nodiscard]] bool pull(byte_buffer& to);
   /// When look() is wanted at the latest.
   [[nodiscard]] clock::time_point deadline() const noexcept;
   /// Since when no stream has been open; the last of times: one is, or begins.

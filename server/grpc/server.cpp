@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "grpc/health.hpp"
-#include "http/limits.hpp"
+#include "net/limits.hpp"
 
 namespace bwos::server::native {
 namespace {
@@ -28,7 +28,7 @@ server::server(runtime& where, const std::string& address, int backlog, std::siz
     : server(where, address.empty() ? nullptr : where.listen(address, backlog), connections_max,
              std::move(methods), drain, metrics, http2, calls) {}
 
-server::server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t connections_max,
+server::server(runtime& where, std::unique_ptr<port> bound, std::size_t connections_max,
                method_table methods, const drain_state& drain, metrics::registry& metrics,
                const h2::limits& http2, const call_limits& calls, access_log* log,
                const queue_age_bound* queue_age)
@@ -43,8 +43,9 @@ server::server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t
               .leaving = leaving_,
               .log = log,
               .queue_age = queue_age},
+      factory_(shared_),
       listener_(std::move(bound)) {
-  if (listener_) listener_->start_grpc(shared_, connections_max);
+  if (listener_) listener_->start(factory_, connections_max);
 }
 
 server::~server() = default;

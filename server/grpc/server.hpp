@@ -6,6 +6,7 @@
 
 #include "grpc/peer.hpp"
 #include "grpc/transport.hpp"
+#include "http/h2/connection.hpp"
 #include "net/runtime.hpp"
 
 namespace bwos::server::native {
@@ -13,14 +14,14 @@ namespace bwos::server::native {
 /// gRPC on sockets of the runtime: methods, and the health service for them.
 class server final : public grpc_transport {
  public:
-  /// Listens and serves. `address`: as http_listener's; empty where the HTTP port's connections are
-  /// all there are. Everything must outlive it, and the threads of the runtime must have been
+  /// Listens and serves. `address`: as runtime::listen(); empty where the HTTP port's connections
+  /// are all there are. Everything must outlive it, and the threads of the runtime must have been
   /// joined before it goes. Throws std::system_error, std::invalid_argument.
   server(runtime& where, const std::string& address, int backlog, std::size_t connections_max,
          method_table methods, const drain_state& drain, metrics::registry& metrics,
          const h2::limits& http2, const call_limits& calls);
   /// Of a socket that is bound already; null: without one of its own.
-  server(runtime& where, std::unique_ptr<http_listener> bound, std::size_t connections_max,
+  server(runtime& where, std::unique_ptr<port> bound, std::size_t connections_max,
          method_table methods, const drain_state& drain, metrics::registry& metrics,
          const h2::limits& http2, const call_limits& calls, access_log* log = nullptr,
          const queue_age_bound* queue_age = nullptr);
@@ -47,7 +48,8 @@ class server final : public grpc_transport {
   std::atomic<bool> leaving_{false};
   const metrics::registry& counters_;
   const shared shared_;
-  std::unique_ptr<http_listener> listener_;
+  const factory factory_;
+  std::unique_ptr<port> listener_;
 };
 
 }  // namespace bwos::server::native

@@ -26,6 +26,9 @@ struct http_limits {
   /// A drain lets a connection without a request live for so long, as one may be on its way or in
   /// the socket already.
   microseconds drain_idle = std::chrono::seconds(1);
+  /// Routes whose handlers take longer on average wait for a worker that has nothing else to do
+  /// (--lane-threshold-us); 0: none does.
+  microseconds lane_threshold{0};
 };
 
 /// A connection that pipelines gives way after this much time: the longest that it keeps a worker
@@ -36,18 +39,13 @@ inline constexpr microseconds pipeline_slice{100};
 /// requests waits, those behind it do (.9 of the CPU where 200 us requests fill two workers, and a
 /// twentieth of their wait). No longer than the worker's own slice.
 inline constexpr microseconds lane_slice{300};
-/// Brief answers (routes.hpp) written between two looks at the clock: together about a microsecond.
+/// Brief answers (route::brief) written between two looks at the clock: together about a
+/// microsecond.
 inline constexpr unsigned brief_answers_per_look = 8;
 
 /// Answers beyond this are sent before the next pipelined request is read (guessed: a socket
 /// buffer's magnitude).
 inline constexpr std::size_t output_bytes_max = 64 * 1024;
-
-/// A peer that keeps a worker's receive buffer full gives way after so much (guessed: about 100 us
-/// of copying).
-inline constexpr std::size_t input_bytes_max = 128 * 1024;
-inline constexpr std::size_t input_bytes_bulk =
-    8 * 1024;  ///< A receive of less shows that the peer does not.
 
 /// HTTP/2 reads so much of a receive before it looks for output, which acknowledgements count as:
 /// more PINGs than --h2-acks-max must not come between. (A default of 1,000 of them are 17,000.)
@@ -61,21 +59,5 @@ inline constexpr std::size_t body_bytes_ahead = 256 * 1024;
 /// So much holds a body of --body-bytes-max's default sent back, and saves its pages from being
 /// mapped anew for each (256 KiB echoed: a fifth of the CPU).
 inline constexpr std::size_t output_bytes_kept = 2 * 1024 * 1024;
-
-/// After an error answer the peer's remaining bytes are read and dropped, as closing a socket with
-/// unread bytes would reset it and could take the answer from the peer. Bounds of that.
-inline constexpr microseconds linger_time = std::chrono::seconds(2);
-inline constexpr std::size_t linger_bytes_max = 8 * 1024 * 1024;
-
-/// How often a drain looks whether the last connections have gone.
-inline constexpr std::chrono::milliseconds drain_step{20};
-
-/// Descriptors that the connections of a port leave, however many --connections-max allows: the
-/// library's own, listeners, logs, gRPC's sockets.
-inline constexpr std::size_t descriptors_reserved = 256;
-
-/// Peers above --connections-max that are told so at once, which takes each as long as it takes to
-/// close, at most linger_time; those above that are closed without a word.
-inline constexpr std::size_t refusals_max = descriptors_reserved / 2;
 
 }  // namespace bwos::server

@@ -109,4 +109,11 @@ constexpr response error_response(status code) noexcept {
           .header = code == status::method_not_allowed ? allow_any : std::string_view()};
 }
 
+/// To a connection, or a request, more than there is room for.
+constexpr response busy_response() noexcept {
+  response busy = error_response(status::service_unavailable);
+  busy.header = "Retry-After: 1";  // a guess; room comes as soon as anybody leaves
+  return busy;
+}
+
 }  // namespace bwos::server

@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-namespace bwos::server::http1 {
+namespace bwos::server {
 
 /// Bytes on their way out. Unlike a string it can be grown first and written into after, without
 /// clearing what is about to be overwritten.
@@ -56,4 +56,4 @@ class byte_buffer {
   std::size_t capacity_ = 0;
 };
 
-}  // namespace bwos::server::http1
+}  // namespace bwos::server

@@ -13,10 +13,8 @@
 #include <thread>
 #include <utility>
 
-#include "app/grpc_cpp_services.hpp"
-#include "app/routes.hpp"
-#include "app/services.hpp"
 #include "grpc/server.hpp"
+#include "net/limits.hpp"
 #include "ops/exposition.hpp"
 #include "ops/operational_routes.hpp"
 
@@ -38,7 +36,7 @@ std::size_t descriptor_limit() noexcept {
 
 /// On each of `ports` whose connections are ours: more would wait without an answer for descriptors
 /// that others give back.
-std::size_t connections_max(const config& settings, std::size_t ports) noexcept {
+std::size_t connections_max(const server_settings& settings, std::size_t ports) noexcept {
   const std::size_t limit = descriptor_limit();
   const std::size_t free =
       limit > 2 * descriptors_reserved ? limit - descriptors_reserved : limit / 2;
@@ -55,13 +53,15 @@ std::optional<int> backlog_max() {
 }
 
 /// Whether connections are ours, not gRPC C++'s alone.
-bool has_connections(const config& settings, const inherited_sockets& given) {
-  return given.http || !settings.http_listen.empty() || settings.grpc_by == grpc_kind::native;
+bool has_connections(const server_settings& settings, const inherited_sockets& given,
+                     bool native_grpc) {
+  return given.http || !settings.http_listen.empty() || native_grpc;
 }
 
 /// Limits that are lower than what was asked for. gRPC C++ and inherited sockets have backlogs of
 /// their own. `ports`: those whose connections are ours.
-void log_what_is_cut(const config& settings, const inherited_sockets& given, std::size_t ports) {
+void log_what_is_cut(const server_settings& settings, const inherited_sockets& given,
+                     std::size_t ports, bool native_grpc) {
   const std::size_t connections = connections_max(settings, ports);
   if (ports > 0 && settings.connections_max > connections) {
     spdlog::warn(
@@ -71,8 +71,7 @@ void log_what_is_cut(const config& settings, const inherited_sockets& given, std
         descriptor_limit());
   }
   const bool http = !given.http && !settings.http_listen.empty();
-  const bool grpc =
-      !given.grpc && !settings.grpc_listen.empty() && settings.grpc_by == grpc_kind::native;
+  const bool grpc = native_grpc && !given.grpc && !settings.grpc_listen.empty();
   const std::optional<int> most = backlog_max();
   if (most && settings.backlog > *most && (http || grpc)) {
     spdlog::warn("--backlog {}: only {}, the kernel's most; raise net.core.somaxconn",
@@ -80,13 +79,9 @@ void log_what_is_cut(const config& settings, const inherited_sockets& given, std
   }
 }
 
-/// Flags about gRPC or HTTP, where neither an address nor an inherited socket is there for it.
-void refuse_what_nobody_serves(const config& settings, const inherited_sockets& given) {
-  if (settings.grpc_test_service && !given.grpc && settings.grpc_listen.empty()) {
-    throw start_error(
-        "--grpc-test-service true: must be left out with --grpc-listen '': nobody serves gRPC");
-  }
-  if (!settings.access_log.file.empty() && !has_connections(settings, given)) {
+void refuse_log_of_nothing(const server_settings& settings, const inherited_sockets& given,
+                           bool native_grpc) {
+  if (!settings.access_log.file.empty() && !has_connections(settings, given, native_grpc)) {
     throw start_error("--access-log " + settings.access_log.file +
                       ": must be left out with --http-listen '' and --grpc grpc++: gRPC C++'s "
                       "answers are not logged");
@@ -136,20 +131,22 @@ std::optional<int> termination_signals::wait_for(
   return number > 0 ? std::optional(number) : std::nullopt;
 }
 
-server::server(const config& settings, service_manager manager, inherited_sockets given)
+server::server(const server_settings& settings, server_parts parts, service_manager manager,
+               inherited_sockets given)
     : settings_(settings),
+      parts_(std::move(parts)),
       given_(given),
       routes_(all_routes()),
       metrics_({.routes = routes_.count(), .statuses = status_count}),
-      times_(static_cast<metrics::ticks>(settings_.lane_threshold().count()) *
+      times_(static_cast<metrics::ticks>(settings_.http.lane_threshold.count()) *
                  metrics_.ticks_per_ms() / 1000,
              routes_.count()),
-      runtime_(make_runtime(settings_)),
+      runtime_(std::move(parts_.threads)),
       queue_age_(runtime_->workers_of_ours(), settings_.queue_age_max),
       stalls_(runtime_->workers_of_ours(), settings_.stall_timeout),
       memory_(settings_.workers),
       manager_(std::move(manager)) {
-  refuse_what_nobody_serves(settings_, given_);
+  refuse_log_of_nothing(settings_, given_, has_native_grpc());
   if (!settings_.access_log.file.empty()) log_.emplace(settings_.access_log);
   if (has_http_port()) bind_http();
   if (given_.grpc || !settings_.grpc_listen.empty()) start_grpc();
@@ -158,7 +155,7 @@ server::server(const config& settings, service_manager manager, inherited_socket
 }
 
 std::vector<route> server::all_routes() {
-  std::vector<route> all = demo_routes(settings_.work_us_max);
+  std::vector<route> all = std::move(parts_.routes);
   std::ranges::move(
       operational_routes({.drain = drain_,
                           .write_metrics = [this](std::string& to) { write_metrics(to); },
@@ -172,8 +169,8 @@ server::last_stop::~last_stop() {
   all.runtime_->stop();
 }
 
-std::unique_ptr<http_listener> server::listen(const std::optional<inherited_socket>& given,
-                                              const std::string& address) {
+std::unique_ptr<port> server::listen(const std::optional<inherited_socket>& given,
+                                     const std::string& address) {
   return given ? runtime_->listen(*given) : runtime_->listen(address, settings_.backlog);
 }
 
@@ -190,8 +187,7 @@ bool server::has_http_port() const {
   return given_.http || !settings_.http_listen.empty();
 }
 bool server::has_grpc_port() const {
-  return settings_.grpc_by == grpc_kind::native && !is_one_address() &&
-         (given_.grpc || !settings_.grpc_listen.empty());
+  return has_native_grpc() && !is_one_address() && (given_.grpc || !settings_.grpc_listen.empty());
 }
 std::size_t server::ports() const {
   return std::size_t{has_http_port()} + std::size_t{has_grpc_port()};
@@ -199,8 +195,8 @@ std::size_t server::ports() const {
 
 /// Native gRPC is served on the HTTP port anyway.
 bool server::is_one_address() const {
-  return settings_.grpc_by == grpc_kind::native && !given_.grpc &&
-         settings_.http_listen == settings_.grpc_listen && !settings_.grpc_listen.ends_with(":0");
+  return has_native_grpc() && !given_.grpc && settings_.http_listen == settings_.grpc_listen &&
+         !settings_.grpc_listen.ends_with(":0");
 }
 
 void server::start_http() {
@@ -224,27 +220,24 @@ void server::start_http() {
                                        .queue_age = queue_age_,
                                        .http2 = *http2_context_,
                                        .log = log_ ? &*log_ : nullptr});
-  http_->start(*http_context_, connections_max(settings_, ports()));
+  http_connections_.emplace(*http_context_);
+  http_->start(*http_connections_, connections_max(settings_, ports()));
 }
 
 void server::start_grpc() {
-  if (given_.grpc && settings_.grpc_by == grpc_kind::cpp) {
+  if (given_.grpc && !has_native_grpc()) {
     throw start_error(
         "--grpc grpc++: must be native with a socket named grpc (LISTEN_FDNAMES): gRPC C++ listens "
         "on sockets of its own");
   }
-  const demo_services services{.work_us_max = settings_.work_us_max,
-                               .has_test_service = settings_.grpc_test_service};
   try {
-    if (settings_.grpc_by == grpc_kind::native) {
-      native::method_table methods;
-      add_services(methods, services);
+    if (has_native_grpc()) {
       grpc_ = std::make_unique<native::server>(
           *runtime_, is_one_address() ? nullptr : listen(given_.grpc, settings_.grpc_listen),
-          connections_max(settings_, ports()), std::move(methods), drain_, metrics_,
+          connections_max(settings_, ports()), std::move(parts_.methods), drain_, metrics_,
           settings_.http2, settings_.native, log_ ? &*log_ : nullptr, &queue_age_);
     } else {
-      grpc_ = make_grpc_cpp_server(runtime_->workers(), settings_.grpc, services);
+      grpc_ = parts_.other_grpc(runtime_->workers());
     }
   } catch (const std::exception& error) {
     refuse_address("--grpc-listen", given_.grpc, settings_.grpc_listen, error);
@@ -259,9 +252,9 @@ void server::log_start() const {
   std::string most;
   if (has_http_port()) most += each + " HTTP connections at most";
   if (has_grpc_port()) most += each + " gRPC connections at most";
-  spdlog::info("bwos-server {}: executor {}, {} workers, {} descriptors{}", version(),
-               name_of(facts.kind), settings_.workers, descriptor_limit(), most);
-  log_what_is_cut(settings_, given_, ports());
+  spdlog::info("bwos-server {}: executor {}, {} workers, {} descriptors{}", parts_.version,
+               facts.executor, settings_.workers, descriptor_limit(), most);
+  log_what_is_cut(settings_, given_, ports(), has_native_grpc());
 }
 
 std::string server::addresses() const {
@@ -291,11 +284,11 @@ void server::write_metrics(std::string& to) const {
     if (settings_.queue_age_max.count() != 0) now.queue_age = ours->queue_age(clock::now());
   }
   const runtime_facts facts = runtime_->facts();
-  now.executor = name_of(facts.kind);
+  now.executor = facts.executor;
   now.reactor = facts.reactor.kind;
   if (log_) now.access_log = log_->counts();
   now.asio_lane_run = facts.asio_lane_run;
-  now.version = version();
+  now.version = parts_.version;
   metrics::write_text(to, now);
 }
 

@@ -5,15 +5,17 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "app/config.hpp"
 #include "base/access_log.hpp"
 #include "base/counters.hpp"
 #include "base/drain.hpp"
 #include "base/start_error.hpp"
+#include "grpc/methods.hpp"
 #include "grpc/peer.hpp"
 #include "grpc/transport.hpp"
 #include "http/h1/connection.hpp"
@@ -23,6 +25,7 @@
 #include "ops/inherited_sockets.hpp"
 #include "ops/memory_return.hpp"
 #include "ops/service_manager.hpp"
+#include "ops/settings.hpp"
 #include "ops/stall_watch.hpp"
 
 namespace bwos::server {
@@ -40,6 +43,17 @@ class termination_signals {
   sigset_t set_;
 };
 
+/// What a server is made of, beside its settings.
+struct server_parts {
+  std::unique_ptr<runtime> threads;
+  std::vector<route> routes;     ///< Beside the operational ones.
+  native::method_table methods;  ///< Beside the health service's.
+  /// Set: gRPC is served by what this makes, when it is to listen, and not natively. Throws
+  /// std::system_error, std::invalid_argument.
+  std::function<std::unique_ptr<grpc_transport>(executor& workers)> other_grpc;
+  std::string version;
+};
+
 /// Everything that runs, in the order in which it is started.
 ///   start:  executor, sockets bound, gRPC serving, HTTP accepting. Nothing is accepted before all
 ///   of it is there. drain:  1. /readyz says 503, the health service NOT_SERVING, and every
@@ -54,8 +68,8 @@ class server {
  public:
   /// Listens, on what was `given` in place of the addresses of its flags. `manager` hears of the
   /// steps, and that all is well. Throws start_error.
-  explicit server(const config& settings, service_manager manager = {},
-                  inherited_sockets given = {});
+  server(const server_settings& settings, server_parts parts, service_manager manager = {},
+         inherited_sockets given = {});
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
@@ -71,11 +85,12 @@ class server {
   void drain(const termination_signals& signals);
 
  private:
-  [[nodiscard]] std::unique_ptr<http_listener> listen(const std::optional<inherited_socket>& given,
-                                                      const std::string& address);
+  [[nodiscard]] std::unique_ptr<port> listen(const std::optional<inherited_socket>& given,
+                                             const std::string& address);
   void bind_http();
   void start_grpc();
   void start_http();
+  [[nodiscard]] bool has_native_grpc() const noexcept { return !parts_.other_grpc; }
   [[nodiscard]] bool is_one_address() const;
   [[nodiscard]] bool has_http_port() const;
   [[nodiscard]] bool has_grpc_port() const;
@@ -99,7 +114,8 @@ class server {
     ~last_stop();
   };
 
-  const config settings_;
+  const server_settings settings_;
+  server_parts parts_;
   const inherited_sockets given_;
   drain_state drain_;
   const router routes_;
@@ -110,12 +126,13 @@ class server {
   std::optional<access_log> log_;
   std::optional<native::shared> http2_context_;  // connections refer to both until the runtime ends
   std::optional<http1::context> http_context_;
+  std::optional<http1::factory> http_connections_;
   const std::unique_ptr<runtime> runtime_;
   const queue_age_bound queue_age_;
   stall_watch stalls_;
   memory_return memory_;
   service_manager manager_;
-  std::unique_ptr<http_listener> http_;
+  std::unique_ptr<port> http_;
   std::unique_ptr<grpc_transport> grpc_;
   const last_stop last_stop_{*this};
 };

@@ -22,8 +22,7 @@
 #include <utility>
 
 #include "baselines/asio_io_context/stream.hpp"
-#include "http/h1/connection_life.hpp"
-#include "http/h2/connection_life.hpp"
+#include "net/connection.hpp"
 
 namespace bwos::server::asio_sockets {
 namespace {
@@ -35,17 +34,51 @@ constexpr std::chrono::milliseconds starved_retry{100};
 /// bwos::listener gives them.
 constexpr std::chrono::milliseconds last_handshakes{100};
 
-struct sockets {
-  using socket = stream;
-  static constexpr bool has_calls = false;
-  template <class T>
-  using coroutine = awaitable<T>;
-  static auto yield(socket&, executor&) { return io_context_executor::yield(); }
-  static auto lane(socket& peer, executor&, metrics::ticks /*since*/) { return peer.lane(); }
-  static awaitable<void> http2(socket taken, const http1::context& http, std::string first) {
-    return native::life::serve<sockets>(std::move(taken), http.http2, &http, std::move(first));
+/// As connection_loop.cpp has it, by coroutines of Asio's.
+awaitable<void> linger(stream& peer) {
+  peer.shutdown_send();
+  peer.deadline(clock::now() + linger_time);
+  std::size_t dropped = 0;
+  while (dropped < linger_bytes_max) {
+    const received got = co_await peer.receive();
+    if (got.error == std::errc::operation_canceled) continue;
+    if (got.error || got.end()) break;
+    dropped += got.bytes.size();
   }
-};
+}
+
+awaitable<next> send_rest(stream& to, connection& of, next then) {
+  of.set_write_deadline();
+  const sent what = co_await to.send(of.unsent());
+  co_return of.take_sent(what, then);
+}
+
+awaitable<void> serve_all(stream& on, const connection_factory& of) {
+  std::unique_ptr<connection> served = of.connect(on);
+  next then = served->begin();
+  for (;;) {  // ends: every wait has a deadline
+    if (!served->unsent().empty()) then = co_await send_rest(on, *served, then);
+    if (then == next::receive) {
+      const received got = co_await on.receive();
+      then = served->take(got);
+    } else if (then == next::go_on) {
+      co_await io_context_executor::yield();
+      then = served->go_on();
+    } else if (then == next::lane) {
+      co_await on.lane();
+      then = served->go_on();
+    } else if (then == next::linger) {
+      served->lost();
+      co_await linger(on);
+      co_return;
+    } else if (then == next::other) {
+      served = served->other();
+      then = served->begin();
+    } else {
+      co_return;
+    }
+  }
+}
 
 /// "127.0.0.1:8080", "[::1]:0".
 tcp::endpoint resolve(asio::io_context& context, const std::string& address) {
@@ -100,8 +133,8 @@ struct socket_listener::core : std::enable_shared_from_this<core> {
   admission admit() noexcept;
   void set_starved(bool is_starved) noexcept;
 
-  static awaitable<void> serve(seat where, const http1::context& shared);
-  static awaitable<void> refuse(seat where, const http1::context& shared);
+  static awaitable<void> serve(seat where, const connection_factory& of);
+  static awaitable<void> refuse(seat where, const connection_factory& of);
 
   io_context_executor& where;
   strand turns;  // of the three below
@@ -111,7 +144,7 @@ struct socket_listener::core : std::enable_shared_from_this<core> {
 
   bool is_shared = false;  // inherited: others listen on it, too
   std::string address;
-  const http1::context* shared = nullptr;
+  const connection_factory* factory = nullptr;
   std::size_t connections_max = 0;
 
   std::mutex lock;  // of all below
@@ -256,7 +289,7 @@ void socket_listener::core::place(tcp_socket peer) noexcept {
     seat taken(*this, fits ? open : refusals,
                std::make_shared<socket_state>(where, std::move(peer)));
     asio::co_spawn(where.context(),
-                   fits ? serve(std::move(taken), *shared) : refuse(std::move(taken), *shared),
+                   fits ? serve(std::move(taken), *factory) : refuse(std::move(taken), *factory),
                    &rethrow);
   } catch (const std::exception&) {  // no memory, or the kernel's limit of watches
     if (!fits) return;
@@ -272,22 +305,25 @@ socket_listener::core::admission socket_listener::core::admit() noexcept {
   const std::lock_guard guard(lock);
   const bool fits = open.size() < connections_max;
   ++(fits ? accepted : refused);
-  return {.fits = fits, .has_room = fits || refusals.size() < refusals_max};
+  return {.fits = fits, .has_room = fits || refusals.size() < factory->refusals_max()};
 }
 
-awaitable<void> socket_listener::core::serve(seat where, const http1::context& shared) {
+awaitable<void> socket_listener::core::serve(seat where, const connection_factory& of) {
   try {
-    co_await http1::life::serve<sockets>(where.socket(), shared);
+    stream on = where.socket();
+    co_await serve_all(on, of);
   } catch (const std::bad_alloc&) {  // for its coroutine
-    shared.metrics.here().out_of_memory();
+    of.counters.here().out_of_memory();
   }
 }
 
-awaitable<void> socket_listener::core::refuse(seat where, const http1::context& shared) {
+awaitable<void> socket_listener::core::refuse(seat where, const connection_factory& of) {
   try {
-    co_await http1::life::refuse<sockets>(where.socket(), shared);
+    stream on = where.socket();
+    of.refuse(on);
+    co_await linger(on);
   } catch (const std::bad_alloc&) {
-    shared.metrics.here().out_of_memory();
+    of.counters.here().out_of_memory();
   }
 }
 
@@ -305,8 +341,8 @@ std::string socket_listener::address() const {
   return core_->address;
 }
 
-void socket_listener::start(const http1::context& shared, std::size_t connections_max) {
-  core_->shared = &shared;
+void socket_listener::start(const connection_factory& of, std::size_t connections_max) {
+  core_->factory = &of;
   core_->connections_max = connections_max;
   asio::co_spawn(core_->turns, [self = core_] { return self->accept_all(); }, &rethrow);
 }

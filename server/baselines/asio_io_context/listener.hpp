@@ -6,21 +6,21 @@
 #include <string>
 
 #include "baselines/asio_io_context/executor.hpp"
-#include "net/runtime.hpp"
+#include "net/port.hpp"
 
 namespace bwos::server::asio_sockets {
 
 /// Accepts by a coroutine on a strand of its own; each connection's coroutine runs on whichever
 /// thread its bytes find. Without descriptors or memory it pauses, until a connection ends or for
 /// 100 ms.
-class socket_listener final : public http_listener {
+class socket_listener final : public port {
  public:
   socket_listener(io_context_executor& where, const std::string& address, int backlog);
   socket_listener(io_context_executor& where, inherited_socket socket);
   ~socket_listener() override;
 
   [[nodiscard]] std::string address() const override;
-  void start(const http1::context& shared, std::size_t connections_max) override;
+  void start(const connection_factory& of, std::size_t connections_max) override;
   void close() noexcept override;
   [[nodiscard]] bool closed() const noexcept override;
   void interrupt_connections() noexcept override;

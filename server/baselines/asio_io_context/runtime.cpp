@@ -9,19 +9,17 @@ namespace {
 
 class io_context_runtime final : public runtime {
  public:
-  explicit io_context_runtime(const config& settings)
-      : executor_(settings.workers, settings.asio_lane) {}
+  io_context_runtime(unsigned workers, bool has_lane) : executor_(workers, has_lane) {}
 
   [[nodiscard]] executor& workers() noexcept override { return executor_; }
-  [[nodiscard]] std::unique_ptr<http_listener> listen(const std::string& address,
-                                                      int backlog) override {
+  [[nodiscard]] std::unique_ptr<port> listen(const std::string& address, int backlog) override {
     return std::make_unique<socket_listener>(executor_, address, backlog);
   }
-  [[nodiscard]] std::unique_ptr<http_listener> listen(inherited_socket socket) override {
+  [[nodiscard]] std::unique_ptr<port> listen(inherited_socket socket) override {
     return std::make_unique<socket_listener>(executor_, socket);
   }
   [[nodiscard]] runtime_facts facts() const override {
-    return {.kind = executor_kind::asio_io_context,
+    return {.executor = "asio-io-context",
             .reactor = {.kind = reactor_kind::epoll, .note = "Asio's own"},
             .asio_lane_run = executor_.lane_run()};
   }
@@ -33,8 +31,8 @@ class io_context_runtime final : public runtime {
 
 }  // namespace
 
-std::unique_ptr<runtime> make_runtime(const config& settings) {
-  return std::make_unique<io_context_runtime>(settings);
+std::unique_ptr<runtime> make_runtime(unsigned workers, bool has_lane) {
+  return std::make_unique<io_context_runtime>(workers, has_lane);
 }
 
 }  // namespace bwos::server::asio_sockets

@@ -34,11 +34,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <system_error>
 #include <utility>
 
 #include "baselines/asio_io_context/executor.hpp"
+#include "net/connection.hpp"
 
 namespace bwos::server::asio_sockets {
 
@@ -109,7 +111,7 @@ struct socket_state::on_end {
 };
 
 /// The members of bwos::stream (bwos/stream.hpp says what they do), and lane().
-class stream {
+class stream final : public socket {
  public:
   explicit stream(std::shared_ptr<socket_state> state) noexcept : state_(std::move(state)) {}
   stream(stream&&) noexcept = default;
@@ -120,16 +122,19 @@ class stream {
 
   awaitable<received> receive();
   awaitable<sent> send(std::span<const std::byte> bytes);
-  sent try_send(std::span<const std::byte> bytes) noexcept;
-  void deadline(clock::time_point when) noexcept { state_->deadline_ = when; }
+  sent try_send(std::span<const std::byte> bytes) noexcept override;
+  void deadline(clock::time_point when) noexcept override { state_->deadline_ = when; }
   /// Whose listener makes no room.
-  void idle(clock::time_point /*since*/, clock::time_point until) noexcept { deadline(until); }
+  void idle(clock::time_point /*since*/, clock::time_point until) noexcept override {
+    deadline(until);
+  }
   void shutdown_send() noexcept;
-  void reset_on_close() noexcept;
-  /// Nothing that runs here ends elsewhere.
-  [[nodiscard]] static stream_waker waker() noexcept { return {}; }
+  void reset_on_close() noexcept override;
+  [[nodiscard]] std::optional<stream_waker> waker() const noexcept override { return {}; }
   awaitable<void> lane() { return state_->where_.lane(); }
-  [[nodiscard]] int native_handle() const noexcept { return state_->socket_.native_handle(); }
+  [[nodiscard]] int native_handle() const noexcept override {
+    return state_->socket_.native_handle();
+  }
 
  private:
   awaitable<sent> send_some(std::span<const std::byte> bytes);

@@ -7,7 +7,7 @@
 #include <bwos/io_threads.hpp>
 #include <utility>
 
-#include "http/stream_listener.hpp"
+#include "net/stream_port.hpp"
 
 namespace bwos::server {
 namespace {
@@ -58,15 +58,14 @@ class asio_pool_runtime final : public runtime, executor {
   ~asio_pool_runtime() override { stop(); }
 
   [[nodiscard]] executor& workers() noexcept override { return *this; }
-  [[nodiscard]] std::unique_ptr<http_listener> listen(const std::string& address,
-                                                      int backlog) override {
-    return std::make_unique<stream_listener>(io_, address, backlog);
+  [[nodiscard]] std::unique_ptr<port> listen(const std::string& address, int backlog) override {
+    return std::make_unique<stream_port>(io_, address, backlog);
   }
-  [[nodiscard]] std::unique_ptr<http_listener> listen(inherited_socket socket) override {
-    return std::make_unique<stream_listener>(io_, socket);
+  [[nodiscard]] std::unique_ptr<port> listen(inherited_socket socket) override {
+    return std::make_unique<stream_port>(io_, socket);
   }
   [[nodiscard]] runtime_facts facts() const override {
-    return {.kind = executor_kind::asio_pool, .reactor = io_.choice()};
+    return {.executor = "asio-pool", .reactor = io_.choice()};
   }
   void stop() override {
     pool_.stop();

@@ -1,20 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
+// An HTTP/1.1 connection: parse what was received, route, append the answer to the worker's output
+// buffer, and after all the requests of one receive a single send. In the ordinary case nothing is
+// kept between two receives but the parser. What all connections have in common, and the invariants
+// C1 to C3, are net/connection.hpp's; here kept_ is what is not parsed yet.
 #include "http/h1/connection.hpp"
 
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <utility>
 
-#include "http/h1/connection_life.hpp"
-#include "http/reactor_sockets.hpp"
+#include "http/h1/parser.hpp"
+#include "http/h1/writer.hpp"
+#include "http/h2/connection.hpp"
+#include "http/worker_local.hpp"
 
 namespace bwos::server::http1 {
-namespace life {
+namespace {
 
-worker_local& this_worker() noexcept {
-  thread_local worker_local mine;
-  mine.output.clear(output_bytes_kept);
-  return mine;
+using clock = std::chrono::steady_clock;
+
+/// Added to deadlines, which are counted from a clock that may be late by as much.
+constexpr std::chrono::milliseconds clock_lag{1};
+
+std::string_view text_in(const received& got) noexcept {
+  return {reinterpret_cast<const char*>(got.bytes.data()), got.bytes.size()};
 }
 
+/// With which a peer says that it speaks HTTP/2 without asking (RFC 9113, 3.4).
+constexpr std::string_view http2_preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// With what it has not parsed yet.
+constexpr bool comes_back(next then) noexcept {
+  return then == next::go_on || then == next::lane;
+}
+
+/// Appends an answer that is not a handler's, and behind which the connection ends.
 void append_last(const response& what, const context& shared, worker_local& worker) {
   const clock::time_point now =
       worker.coarse_now(metrics::now_ticks(), shared.metrics.ticks_per_ms());
@@ -22,14 +44,314 @@ void append_last(const response& what, const context& shared, worker_local& work
   shared.metrics.here().request(shared.routes.other(), number_of(what.code));
 }
 
-}  // namespace life
-
-task<void> serve(stream peer, const context& shared) {
-  return life::serve<reactor_sockets>(std::move(peer), shared);
+/// To the access log: of `asked`, or of nothing that could be read.
+[[gnu::cold]] void note(const context& shared, const socket& peer, const request* asked,
+                        bool http_1_0, const response& reply, metrics::ticks begun) {
+  const bool head = asked != nullptr && asked->verb == method::head;
+  shared.log->note({.socket = peer.native_handle(),
+                    .protocol = http_1_0 ? "HTTP/1.0" : "HTTP/1.1",
+                    .method = asked == nullptr ? std::string_view() : name_of(asked->verb),
+                    .path = asked == nullptr ? std::string_view() : asked->path,
+                    .status = text_of(reply.code).code,
+                    .bytes = head ? 0 : reply.body.size(),
+                    .duration = shared.metrics.time_since(begun)});
 }
 
-task<void> refuse(stream peer, const context& shared) {
-  return life::refuse<reactor_sockets>(std::move(peer), shared);
+class http1_connection final : public connection {
+ public:
+  http1_connection(socket& on, const context& shared) noexcept
+      : connection(on), shared_(shared), parser_(shared.limits) {
+    set_deadline(clock::now(), true);
+  }
+
+  [[nodiscard]] next take(const received& got) override;
+  [[nodiscard]] next go_on() override;
+  void set_write_deadline() noexcept override {
+    socket_.deadline(clock::now() + shared_.limits.write_timeout);
+  }
+  [[nodiscard]] next take_sent(const sent& what, next then) override;
+  [[nodiscard]] ticks lane_since() const noexcept override { return received_at_; }
+  /// HTTP/2, from the first byte on.
+  [[nodiscard]] std::unique_ptr<connection> other() override {
+    return native::connect(socket_, shared_.http2, &shared_, std::move(kept_));
+  }
+
+ private:
+  struct turn {
+    metrics::ticks begun;  ///< Of its first request.
+    metrics::ticks started;
+    next then = next::receive;
+    std::size_t used = 0;   ///< Bytes of the input.
+    unsigned answered = 0;  ///< Requests.
+    bool from_lane = false;
+    bool late = false;  ///< Requests wait too long for a worker.
+    bool shed = false;  ///< The one at hand is turned away for that.
+  };
+
+  next take_first(const received& got);
+  next take_bytes(std::string_view input);
+  next take_end();
+  next take_error(std::error_code error);
+  turn answer(std::string_view input, worker_local& worker);
+  bool read_request(std::string_view input, turn& result, worker_local& worker);
+  void answer_request(bool more, turn& result, worker_local& worker, clock::time_point now);
+  [[nodiscard]] bool is_over(microseconds slice, const turn& what) const noexcept;
+  next refuse(status code, next then);
+  next flush(worker_local& worker, const turn& what);
+  void set_deadline(clock::time_point now, bool progress) noexcept;
+  [[nodiscard]] bool is_idle() const noexcept { return parser_.where() == parser::phase::idle; }
+
+  const context& shared_;
+  parser parser_;
+  parser::phase waits_for_ = parser::phase::idle;  // what deadline_ was set for
+  clock::time_point deadline_;
+  std::string kept_;                // received, not yet parsed
+  std::size_t route_ = 0;           // of the request that was read last
+  metrics::ticks lane_since_ = 0;   // when the request that is in the lane began; 0: none is
+  metrics::ticks received_at_ = 0;  // kept_, where it came with what is answered already
+  bool is_http1_ = false;           // the first bytes have come, and are no preface of HTTP/2
+  bool leaving_ = false;            // a drain has set an idle connection's last deadline
+};
+
+// Plain functions: the only ones that touch what belongs to the worker.
+
+next http1_connection::take(const received& got) {
+  if (!is_http1_) [[unlikely]] {
+    const std::string_view preface = http2_preface.substr(0, got.bytes.size());
+    if (!kept_.empty() || got.bytes.empty() || text_in(got).starts_with(preface)) {
+      return take_first(got);
+    }
+    is_http1_ = true;
+  }
+  if (got.error) return take_error(got.error);
+  if (got.end()) return take_end();
+  return take_bytes(text_in(got));
+}
+
+/// Until it is known which protocol this is. A peer whose first bytes may become the preface of
+/// HTTP/2 has a header's time for the rest of it.
+next http1_connection::take_first(const received& got) {
+  const bool fresh = kept_.empty();
+  if (fresh && got.bytes.empty()) return got.error ? take_error(got.error) : take_end();
+  if (got.error == std::errc::operation_canceled || got.error == std::errc::connection_aborted) {
+    return next::receive;  // a drain, or somebody waits for room: the deadline is near enough
+  }
+  kept_.append(text_in(got));
+  const std::string_view begun = std::string_view(kept_).substr(0, http2_preface.size());
+  if (begun == http2_preface) return next::other;
+  if (http2_preface.starts_with(begun) && !got.bytes.empty()) {
+    if (fresh) socket_.deadline(clock::now() + shared_.limits.header_timeout);
+    return next::receive;
+  }
+  is_http1_ = true;
+  const std::string first = std::exchange(kept_, {});
+  const next then = take_bytes(first);
+  return got.bytes.empty() && then == next::receive ? take(got) : then;
+}
+
+next http1_connection::take_bytes(std::string_view input) {
+  worker_local& worker = this_worker();
+  shared_.metrics.here().received(input.size());
+  const turn result = answer(input, worker);
+  if (comes_back(result.then)) {
+    kept_.assign(input.substr(result.used));
+    received_at_ = result.started;
+  }
+  return be_fair(input.size(), flush(worker, result));
+}
+
+next http1_connection::go_on() {
+  worker_local& worker = this_worker();
+  const turn result = answer(kept_, worker);
+  if (comes_back(result.then)) {
+    kept_.erase(0, result.used);
+  } else {
+    std::string().swap(kept_);
+  }
+  return flush(worker, result);
+}
+
+/// The peer will send no more. All whole requests have been answered.
+next http1_connection::take_end() {
+  return is_idle() ? next::close : refuse(status::bad_request, next::close);
+}
+
+next http1_connection::take_error(std::error_code error) {
+  if (error == std::errc::operation_canceled) {
+    if (shared_.drain.is_draining() && is_idle() && !leaving_) {
+      leaving_ = true;
+      socket_.deadline(clock::now() + shared_.limits.drain_idle);
+    }
+    return next::receive;
+  }
+  if (error == std::errc::connection_aborted && !is_idle()) return next::receive;
+  if (error != std::errc::timed_out) return next::close;  // reset by the peer, or it is unreachable
+  if (leaving_ && is_idle()) return next::close;
+  metrics::slot& counters = shared_.metrics.here();
+  switch (parser_.where()) {
+    case parser::phase::idle:
+      counters.timed_out(metrics::timeout::idle);
+      return next::close;
+    case parser::phase::header:
+      counters.timed_out(metrics::timeout::header);
+      break;
+    case parser::phase::body:
+      counters.timed_out(metrics::timeout::body);
+      break;
+  }
+  return refuse(status::request_timeout, next::linger);
+}
+
+next http1_connection::refuse(status code, next then) {
+  worker_local& worker = this_worker();
+  const metrics::ticks begun = metrics::now_ticks();
+  append_last(error_response(code), shared_, worker);
+  if (shared_.log != nullptr) note(shared_, socket_, nullptr, false, error_response(code), begun);
+  return flush(worker, {.begun = begun, .started = begun, .then = then, .answered = 1});
+}
+
+/// Appends answers to the worker's output until the input, or this connection's turn, is over. The
+/// first is that of the request which has come out of the lane, if one has.
+http1_connection::turn http1_connection::answer(std::string_view input, worker_local& worker) {
+  const metrics::ticks start = metrics::now_ticks();
+  const metrics::ticks waited_since = std::exchange(lane_since_, 0);
+  const clock::time_point now = worker.coarse_now(start, shared_.metrics.ticks_per_ms());
+  bool has_request = waited_since != 0;
+  turn result{
+      .begun = has_request ? waited_since : start, .started = start, .from_lane = has_request};
+  result.late = shared_.queue_age.exceeded(now);
+  while (result.then == next::receive && (has_request || result.used < input.size())) {
+    if (!has_request && !read_request(input, result, worker)) break;
+    has_request = false;
+    answer_request(result.used < input.size(), result, worker, now);
+  }
+  if (lane_since_ == 0 && parser_.wants_continue()) {
+    worker.output.append(continue_response);
+    parser_.continue_sent();
+  }
+  set_deadline(now, result.answered > 0);
+  return result;
+}
+
+/// True: there is one to be answered here and now.
+bool http1_connection::read_request(std::string_view input, turn& result, worker_local& worker) {
+  const auto [what, consumed] = parser_.feed(input.substr(result.used));
+  result.used += consumed;
+  if (what == parser::outcome::incomplete) return false;
+  if (what == parser::outcome::refused) {
+    const response refusal = error_response(parser_.refusal());
+    append_last(refusal, shared_, worker);
+    if (shared_.log != nullptr) note(shared_, socket_, nullptr, false, refusal, result.begun);
+    ++result.answered;
+    result.then = next::linger;
+    return false;
+  }
+  route_ = shared_.routes.find(parser_.current().path);
+  const bool is_long = shared_.times.is_long(route_);
+  result.shed = !shared_.routes[route_].vital &&
+                (result.late || (is_long && shared_.queue_age.exceeded_in_lane()));
+  if (!is_long || result.shed) return true;
+  if (result.from_lane && !is_over(lane_slice, result)) return true;
+  parser_.hold();
+  lane_since_ = result.answered == 0 ? result.begun : metrics::now_ticks();
+  result.then = next::lane;
+  return false;
+}
+
+/// `more`: there is input behind it.
+void http1_connection::answer_request(bool more, turn& result, worker_local& worker,
+                                      clock::time_point now) {
+  const request& asked = parser_.current();
+  const bool brief = result.shed || shared_.routes[route_].brief;
+  const metrics::ticks begun = brief ? 0 : metrics::now_ticks();
+  const response reply =
+      result.shed ? busy_response() : shared_.routes.respond(route_, asked, worker.text);
+  if (!brief) shared_.times.note(route_, metrics::now_ticks() - begun);
+  // While draining the last whole request of the input is the connection's last.
+  const bool keep = parser_.keep_alive() && (more || !shared_.drain.is_draining());
+  write_response(
+      worker.output, reply,
+      {.keep_alive = keep, .http_1_0 = parser_.http_1_0(), .head_only = asked.verb == method::head},
+      worker.date.line(now));
+  // A peer that asked for the end, and sent no more, has nothing on its way that close() could
+  // collide with.
+  if (!keep) result.then = more || parser_.keep_alive() ? next::linger : next::close;
+  if (shared_.log != nullptr) [[unlikely]]
+    note(shared_, socket_, &asked, parser_.http_1_0(), reply, result.begun);
+  parser_.release();
+
+  shared_.metrics.here().request(route_, number_of(reply.code));
+  if (result.shed) shared_.metrics.here().shed();
+  ++result.answered;
+  const bool look = !brief || result.answered % brief_answers_per_look == 0;
+  // Out of the lane, read_request() decides about the next one if it is long.
+  const bool lasted = look && is_over(result.from_lane ? lane_slice : pipeline_slice, result) &&
+                      !(result.from_lane && shared_.times.is_long(route_));
+  const bool over = result.answered == shared_.limits.pipeline_max ||
+                    worker.output.size() > output_bytes_max || lasted;
+  if (keep && more && over) result.then = next::go_on;
+}
+
+/// Whether the turn has lasted for longer.
+bool http1_connection::is_over(microseconds slice, const turn& what) const noexcept {
+  return (metrics::now_ticks() - what.started) * 1000 >
+         shared_.metrics.ticks_per_ms() * static_cast<metrics::ticks>(slice.count());
+}
+
+/// Sends what the worker's output holds, as far as that goes without waiting.
+next http1_connection::flush(worker_local& worker, const turn& what) {
+  if (worker.output.empty()) return what.then;
+  const sent taken = socket_.try_send(worker.output.bytes());
+  metrics::slot& counters = shared_.metrics.here();
+  counters.sent(taken.bytes);
+  counters.answered(what.answered, metrics::now_ticks() - what.begun);
+  if (taken.error) return next::close;
+  if (taken.bytes < worker.output.size()) unsent_.assign(worker.output.view().substr(taken.bytes));
+  return what.then;
+}
+
+next http1_connection::take_sent(const sent& what, next then) {
+  metrics::slot& counters = shared_.metrics.here();
+  counters.sent(what.bytes);
+  then = took(what, then, counters);
+  if (what.error) return then;
+  // Time spent sending is not the peer's idleness, but a request that has begun goes on being
+  // waited for.
+  set_deadline(clock::now(), is_idle());
+  if (!is_idle()) socket_.deadline(deadline_);
+  return then;
+}
+
+/// `progress`: a request was answered, so that what is waited for now is another one.
+void http1_connection::set_deadline(clock::time_point now, bool progress) noexcept {
+  if (!progress && parser_.where() == waits_for_) return;
+  waits_for_ = parser_.where();
+  microseconds timeout = shared_.limits.idle_timeout;
+  if (waits_for_ == parser::phase::header) timeout = shared_.limits.header_timeout;
+  if (waits_for_ == parser::phase::body) timeout = shared_.limits.body_timeout;
+  deadline_ = now + timeout + clock_lag;
+  if (is_idle()) {
+    socket_.idle(now, deadline_);
+  } else {
+    socket_.deadline(deadline_);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<connection> factory::connect(socket& accepted) const {
+  return std::make_unique<http1_connection>(accepted, shared_);
+}
+
+/// No request has been read: a fresh socket takes the answer at once.
+void factory::refuse(socket& accepted) const {
+  worker_local& worker = this_worker();
+  append_last(busy_response(), shared_, worker);
+  if (shared_.log != nullptr) {
+    note(shared_, accepted, nullptr, false, busy_response(), metrics::now_ticks());
+  }
+  const sent taken = accepted.try_send(worker.output.bytes());
+  shared_.metrics.here().sent(taken.bytes);
 }
 
 }  // namespace bwos::server::http1

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bwos/stream.hpp>
-#include <bwos/task.hpp>
+#include <cstddef>
+#include <memory>
 
 #include "base/access_log.hpp"
 #include "base/counters.hpp"
@@ -10,7 +10,7 @@
 #include "http/limits.hpp"
 #include "http/route_times.hpp"
 #include "http/router.hpp"
-#include "net/executor.hpp"
+#include "net/connection.hpp"
 #include "net/queue_age.hpp"
 
 namespace bwos::server::native {
@@ -32,11 +32,20 @@ struct context {
   access_log* log = nullptr;    ///< Where every answer is noted, if any.
 };
 
-/// Serves one connection until it ends, and closes it. Runs on the threads of the executor, on one
-/// at a time.
-task<void> serve(stream peer, const context& shared);
+/// HTTP/1.1 connections, which become HTTP/2's if they begin with its preface.
+class factory final : public connection_factory {
+ public:
+  /// `of` must outlive it.
+  explicit factory(const context& of) noexcept
+      : connection_factory(of.workers, of.metrics), shared_(of) {}
 
-/// Tells a peer that there are too many connections (503), and closes it once that has arrived.
-task<void> refuse(stream peer, const context& shared);
+  [[nodiscard]] std::unique_ptr<connection> connect(socket& accepted) const override;
+  [[nodiscard]] std::size_t refusals_max() const noexcept override { return server::refusals_max; }
+  /// 503.
+  void refuse(socket& accepted) const override;
+
+ private:
+  const context& shared_;
+};
 
 }  // namespace bwos::server::http1

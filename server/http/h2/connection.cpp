@@ -1,24 +1,203 @@
 // SPDX-License-Identifier: Apache-2.0
+// An HTTP/2 connection: feed the peer, which runs what became complete, pull what is to be sent,
+// and one send. As net/connection.hpp has it; what nghttp2 holds back stays in its queues, and
+// acknowledgements and answers wait there, within their limits (C3).
+//
+// INVARIANT
+// C4  What was received and not read, because the turn was over, is in kept_; nothing is received
+//     until it has been read.
 #include "http/h2/connection.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
-#include "http/h2/connection_life.hpp"
-#include "http/reactor_sockets.hpp"
+#include "http/limits.hpp"
+#include "net/byte_buffer.hpp"
 
 namespace bwos::server::native {
-namespace life {
+namespace {
 
-http1::byte_buffer& this_output() noexcept {
-  thread_local http1::byte_buffer mine;
+using clock = std::chrono::steady_clock;
+
+/// Empty. Not inlined, so that no compiler keeps the address of one thread's across a suspension.
+[[gnu::noinline]] byte_buffer& this_output() noexcept {
+  thread_local byte_buffer mine;
   mine.clear(output_bytes_kept);
   return mine;
 }
 
-}  // namespace life
+/// Sends in a row, of an answer larger than h2::send_bytes, before others get their turn.
+constexpr int sends_max = 4;
 
-task<void> serve(stream socket, const shared& of, const http1::context* http, std::string first) {
-  return life::serve<reactor_sockets>(std::move(socket), of, http, std::move(first));
+/// Turns of sending in a row: then the peer is heard, who may want no more of it. Where calls wait
+/// for their turn, so many: where the peer has nothing to say, hearing it takes a millisecond.
+constexpr int unheard_turns_max = 4;
+constexpr int unheard_turns_of_calls_max = 64;
+
+/// Of gRPC alone; or, with `http`, of its routes too, and with what it began with.
+class http2_connection final : public connection {
+ public:
+  http2_connection(socket& on, const shared& of, const http1::context* http, std::string first)
+      : connection(on),
+        shared_(of),
+        http_(http),
+        first_(std::move(first)),
+        peer_(of, on.waker().value_or(stream_waker()), clock::now(), http, on.waker().has_value()) {
+    if (of.log != nullptr) peer_.socket(on.native_handle());
+    set_deadline();
+  }
+
+  [[nodiscard]] next begin() override;
+  [[nodiscard]] next take(const received& got) override;
+  [[nodiscard]] next go_on() override;
+  void set_write_deadline() noexcept override {
+    socket_.deadline(clock::now() + shared_.http2.write_timeout);
+  }
+  [[nodiscard]] next take_sent(const sent& what, next then) override;
+  void lost() noexcept override { peer_.lost(); }
+  [[nodiscard]] bool has_running() const noexcept override { return peer_.has_running(); }
+  [[nodiscard]] reply_inbox* inbox() noexcept override { return &peer_.inbox(); }
+  void bury() noexcept override { peer_.bury(); }
+
+ private:
+  next feed(std::span<const std::byte> bytes);
+  next read(std::span<const std::byte> bytes, clock::time_point now);
+  next flush(byte_buffer& output);
+  void count_bytes(const sent& what) const;
+  void set_deadline() noexcept;
+
+  const shared& shared_;
+  const http1::context* const http_;
+  std::string first_;
+  std::string kept_;
+  peer peer_;
+  clock::time_point deadline_;
+  clock::time_point idle_since_;  // what the socket was told with deadline_
+  int unheard_turns_ = 0;         // since it was last listened to
+  bool has_ended_ = false;        // the peer sends no more; what it has sent is answered yet
+};
+
+next http2_connection::begin() {
+  if (first_.empty()) return next::receive;
+  const std::string first = std::exchange(first_, {});
+  return feed(std::as_bytes(std::span(first)));
+}
+
+next http2_connection::take(const received& got) {
+  unheard_turns_ = 0;
+  if (got.error == std::errc::operation_canceled || got.error == std::errc::timed_out) {
+    peer_.look(clock::now());
+    return flush(this_output());
+  }
+  if (got.error == std::errc::connection_aborted) {  // others wait for its place
+    peer_.make_way();
+    return flush(this_output());
+  }
+  if (got.end() && peer_.has_left()) {  // it has half-closed: what it sent before is answered yet
+    has_ended_ = true;
+    peer_.look(clock::now());
+    return flush(this_output());
+  }
+  if (got.error || got.end()) return next::close;
+  return feed(got.bytes);
+}
+
+next http2_connection::go_on() {
+  if (!kept_.empty()) {
+    const clock::time_point now = clock::now();
+    peer_.look(now);
+    if (peer_.has_left()) return flush(this_output());
+    const std::string bytes = std::exchange(kept_, {});
+    return read(std::as_bytes(std::span(bytes)), now);
+  }
+  const bool has_left = peer_.has_left();
+  if (!has_ended_ &&
+      ++unheard_turns_ > (has_left ? unheard_turns_of_calls_max : unheard_turns_max)) {
+    deadline_ = clock::now();  // what is not there now is not waited for
+    socket_.deadline(deadline_);
+    return next::receive;
+  }
+  if (has_left) peer_.look(clock::now());
+  return flush(this_output());
+}
+
+next http2_connection::feed(std::span<const std::byte> bytes) {
+  metrics::slot& counters = shared_.metrics.here();
+  counters.count(metrics::grpc::read_batches);
+  if (http_ != nullptr) counters.received(bytes.size());
+  const clock::time_point now = clock::now();
+  const auto first = bytes.first(std::min(bytes.size(), batch_bytes_max));
+  peer_.feed(first, now);
+  return be_fair(bytes.size(), read(bytes.subspan(first.size()), now));
+}
+
+/// The rest of what was received, as long as the turn lasts.
+next http2_connection::read(std::span<const std::byte> bytes, clock::time_point now) {
+  byte_buffer& output = this_output();
+  while (!bytes.empty() && !peer_.has_left()) {  // ends: it takes some each time
+    static_cast<void>(peer_.pull(output));       // flush() pulls what it left
+    const auto piece = bytes.first(std::min(bytes.size(), batch_bytes_max));
+    bytes = bytes.subspan(piece.size());
+    peer_.feed_more(piece, now);
+  }
+  kept_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return flush(output);
+}
+
+/// Sends what `output` has and what there is to pull, as far as that goes without waiting.
+next http2_connection::flush(byte_buffer& output) {
+  bool more = true;
+  for (int i = 0; more && i < sends_max; ++i) {
+    more = peer_.pull(output);
+    if (output.empty()) break;
+    shared_.metrics.here().count(metrics::grpc::sends);  // before anybody can have the bytes
+    const sent taken = socket_.try_send(output.bytes());
+    count_bytes(taken);
+    if (taken.error) return next::close;
+    if (taken.bytes < output.size()) {
+      unsent_.assign(output.view().substr(taken.bytes));
+      return next::go_on;
+    }
+    output.clear(output_bytes_kept);
+  }
+  if (more) return next::go_on;
+  set_deadline();
+  if (peer_.is_over()) return next::linger;
+  if (peer_.left() == http2::requests::rest::long_one) return next::lane;
+  if (peer_.has_left() || !kept_.empty()) return next::go_on;
+  return has_ended_ ? next::close : next::receive;
+}
+
+next http2_connection::take_sent(const sent& what, next then) {
+  shared_.metrics.here().count(metrics::grpc::sends);
+  count_bytes(what);
+  deadline_ = {};
+  return took(what, then, shared_.metrics.here());
+}
+
+void http2_connection::count_bytes(const sent& what) const {
+  if (http_ != nullptr) shared_.metrics.here().sent(what.bytes);
+}
+
+void http2_connection::set_deadline() noexcept {
+  const clock::time_point wanted = peer_.deadline();
+  const clock::time_point since = peer_.idle_since();
+  if (wanted == deadline_ && since == idle_since_) return;
+  deadline_ = wanted;
+  idle_since_ = since;
+  if (since == clock::time_point::max()) {
+    socket_.deadline(wanted);
+  } else {
+    socket_.idle(since, wanted);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<connection> connect(socket& on, const shared& of, const http1::context* http,
+                                    std::string first) {
+  return std::make_unique<http2_connection>(on, of, http, std::move(first));
 }
 
 }  // namespace bwos::server::native

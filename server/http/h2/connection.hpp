@@ -1,18 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bwos/stream.hpp>
-#include <bwos/task.hpp>
+#include <memory>
 #include <string>
 
 #include "grpc/peer.hpp"
+#include "net/connection.hpp"
 
 namespace bwos::server::native {
 
-/// Serves one connection until it ends and all its handlers have, and closes it. Runs on the
-/// threads of the executor, on one at a time. With `http` its routes are served too; `first`: what
-/// was received before it was known to be HTTP/2.
-task<void> serve(stream socket, const shared& of, const http1::context* http = nullptr,
-                 std::string first = {});
+/// An HTTP/2 connection: with `http` of its routes, too. `first`: what was received before it was
+/// known to be HTTP/2. Throws std::bad_alloc.
+[[nodiscard]] std::unique_ptr<connection> connect(socket& on, const shared& of,
+                                                  const http1::context* http = nullptr,
+                                                  std::string first = {});
+
+/// HTTP/2 connections whose streams are calls. Those above the port's limit are closed without a
+/// word: clients of gRPC take SETTINGS for a connection that has come about; after a GOAWAY,
+/// whatever its code, gRPC's core and grpc-go connect again at once, hundreds of times a second.
+/// One that does not come about they try again after their backoff, and calls fail with UNAVAILABLE
+/// meanwhile; so they take HTTP/1.1's 503, too.
+class factory final : public connection_factory {
+ public:
+  /// `of` must outlive it.
+  explicit factory(const shared& of) noexcept
+      : connection_factory(of.workers, of.metrics), shared_(of) {}
+
+  [[nodiscard]] std::unique_ptr<connection> connect(socket& accepted) const override {
+    return native::connect(accepted, shared_);
+  }
+
+ private:
+  const shared& shared_;
+};
 
 }  // namespace bwos::server::native

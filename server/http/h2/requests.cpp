@@ -10,8 +10,8 @@
 
 #include "grpc/fields.hpp"
 #include "grpc/peer.hpp"
-#include "http/h1/connection_life.hpp"
 #include "http/h1/syntax.hpp"
+#include "http/worker_local.hpp"
 
 namespace bwos::server::http2 {
 namespace {
@@ -41,7 +41,7 @@ std::string_view code_of(status what) noexcept {
 }  // namespace
 
 /// In the lane, and back.
-struct exchange::long_run final : continuation, native::inbox_entry {
+struct exchange::long_run final : continuation, inbox_entry {
   long_run(exchange& one, std::size_t at) noexcept
       : continuation(&on_turn), of(&one), where(at), since(metrics::now_ticks()) {
     is_request = true;
@@ -86,7 +86,7 @@ void exchange::long_run::answer() noexcept {
   const http1::context& shared = of->in_.shared_;
   const metrics::ticks begun = metrics::now_ticks();
   try {
-    reply = shared.routes.respond(where, of->asked(), http1::life::this_worker().text);
+    reply = shared.routes.respond(where, of->asked(), this_worker().text);
     text = reply.body;
     reply.body = text;
   } catch (...) {
@@ -217,7 +217,7 @@ request exchange::asked() const noexcept {
 void exchange::refuse(status why) {
   expects_continue_ = false;
   in_.shared_.metrics.here().request(in_.shared_.routes.other(), number_of(why));
-  answer(why == status::service_unavailable ? http1::life::busy_response() : error_response(why));
+  answer(why == status::service_unavailable ? busy_response() : error_response(why));
   in_.drop_content(*this);
 }
 
@@ -226,7 +226,7 @@ void exchange::answer(const response& what) {
   in_.peer_.note_answer();
   if (in_.shared_.log != nullptr) [[unlikely]]
     note(what);
-  http1::life::worker_local& worker = http1::life::this_worker();
+  worker_local& worker = this_worker();
   const metrics::registry& metrics = in_.shared_.metrics;
   const clock::time_point now = worker.coarse_now(metrics::now_ticks(), metrics.ticks_per_ms());
   constexpr std::size_t behind_name = std::string_view("Date: ").size();
@@ -342,8 +342,7 @@ requests::rest requests::run_ready(clock::time_point now) {
     }
     const metrics::ticks asked_at = entry.brief ? 0 : metrics::now_ticks();
     const response reply =
-        shed ? http1::life::busy_response()
-             : shared_.routes.respond(where, asked, http1::life::this_worker().text);
+        shed ? busy_response() : shared_.routes.respond(where, asked, this_worker().text);
     if (!shed && !entry.brief) shared_.times.note(where, metrics::now_ticks() - asked_at);
     each.answer(reply);
     drop_content(each);
@@ -367,7 +366,7 @@ void requests::hand_on(exchange& which, std::size_t route) {
   shared_.workers.post_long(*which.run_, which.run_->place);
 }
 
-void requests::take(native::inbox_entry& ended) {
+void requests::take(inbox_entry& ended) {
   const auto& run = static_cast<exchange::long_run&>(ended);
   exchange& which = *run.of;
   const std::unique_ptr<exchange::long_run> owned = std::move(which.run_);
@@ -390,7 +389,7 @@ void requests::lost() noexcept {
   }
 }
 
-void requests::bury(native::inbox_entry& ended) noexcept {
+void requests::bury(inbox_entry& ended) noexcept {
   static_cast<exchange::long_run&>(ended).of->run_.reset();
   peer_.one_came_back();
 }

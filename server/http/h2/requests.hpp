@@ -19,10 +19,10 @@
 
 #include "http/h1/connection.hpp"
 #include "http/h2/session.hpp"
+#include "net/reply_inbox.hpp"
 
 namespace bwos::server::native {
 class peer;
-struct inbox_entry;
 }  // namespace bwos::server::native
 
 namespace bwos::server::http2 {
@@ -109,11 +109,11 @@ class requests {
 
   [[nodiscard]] rest left() const noexcept { return left_; }
   /// Of the peer's inbox: one that was in the lane is answered.
-  void take(native::inbox_entry& ended);
+  void take(inbox_entry& ended);
   /// The connection has ended: what is in the lane is not run any more.
   void lost() noexcept;
   /// Behind that, of the peer's inbox.
-  void bury(native::inbox_entry& ended) noexcept;
+  void bury(inbox_entry& ended) noexcept;
   /// Behind session::watch_windows(): gives up answers that their windows do not let go
   /// (--write-timeout).
   void sweep();

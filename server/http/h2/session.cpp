@@ -384,13 +384,13 @@ void session::count_what_was_skipped() {
   announced_ = frames;
 }
 
-bool session::pull(http1::byte_buffer& to) {
+bool session::pull(byte_buffer& to) {
   has_pulled_all_ = !pull_frames(to);
   has_no_window_ = !dead_ && nghttp2_session_get_remote_window_size(session_) <= 0;
   return !has_pulled_all_;
 }
 
-bool session::pull_frames(http1::byte_buffer& to) {
+bool session::pull_frames(byte_buffer& to) {
   output_ = &to;
   is_full_ = false;
   while (!dead_) {  // ends: with nothing to send, or enough

@@ -131,7 +131,7 @@ class session {
   void feed(std::span<const std::byte> bytes, clock::time_point now);
 
   /// Appends what is to be sent until there is nothing more, or `to` holds send_bytes. True: more.
-  bool pull(http1::byte_buffer& to);
+  bool pull(byte_buffer& to);
 
   /// HEADERS, DATA and trailers, if there are any. `header` must stay valid until on_closed().
   void answer(stream& to, std::span<const field> header, std::string body);
@@ -199,7 +199,7 @@ class session {
  private:
   struct callbacks;
   void receive(std::span<const std::byte> bytes);
-  [[nodiscard]] bool pull_frames(http1::byte_buffer& to);
+  [[nodiscard]] bool pull_frames(byte_buffer& to);
   void fail(int nghttp2_error);
   int end_at_once(std::string_view reason) noexcept;
   void count_idle_frames(std::uint64_t frames);
@@ -225,11 +225,11 @@ class session {
   idle_reset_filter idle_resets_;
   std::uint64_t announced_ = 0;    // frames that nghttp2 has told of, or that were counted for it
   std::uint64_t data_earned_ = 0;  // bytes of DATA
-  http1::byte_buffer* output_ = nullptr;  // of the pull() that runs
-  stream* current_ = nullptr;             // whose header came last, if it is open
-  std::int32_t header_id_ = 0;            // of the stream whose header came last
-  std::int32_t opened_id_ = -1;           // of the last stream of the peer
-  std::int32_t skipped_from_ = 0;         // numbers that it has left out last, and so closed
+  byte_buffer* output_ = nullptr;  // of the pull() that runs
+  stream* current_ = nullptr;      // whose header came last, if it is open
+  std::int32_t header_id_ = 0;     // of the stream whose header came last
+  std::int32_t opened_id_ = -1;    // of the last stream of the peer
+  std::int32_t skipped_from_ = 0;  // numbers that it has left out last, and so closed
   std::int32_t skipped_to_ = 0;
   std::size_t header_bytes_ = 0;
   std::string authority_;  // of that header; its memory is kept for the next

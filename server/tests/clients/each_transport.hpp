@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "app/runtimes.hpp"
 #include "grpc/server.hpp"
-#include "net/runtime.hpp"
 #include "running_server.hpp"
 
 namespace bwos::server::test {

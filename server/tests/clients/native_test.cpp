@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "app/runtimes.hpp"
 #include "grpc/server.hpp"
-#include "net/runtime.hpp"
 #include "running_server.hpp"
 #include "work.grpc.pb.h"
 
@@ -227,7 +227,8 @@ TEST_P(grpc_native, handlers_that_suspend_are_answered_whoever_resumes_them) {
   const native::shared shared{running.threads->workers(), running.drain,  running.registry, methods,
                               running.settings.http2,     running.limits, staying};
   const auto listener = running.threads->listen("127.0.0.1:0", 100);
-  listener->start_grpc(shared, 100);
+  const native::factory connections(shared);
+  listener->start(connections, 100);
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;
   for (int i = 0; i < 6; ++i) {
@@ -306,7 +307,8 @@ TEST_P(grpc_native, streams_whose_handlers_wander_lose_nothing_and_end) {
   const native::shared shared{running.threads->workers(), running.drain,  running.registry, methods,
                               running.settings.http2,     running.limits, staying};
   const auto listener = running.threads->listen("127.0.0.1:0", 100);
-  listener->start_grpc(shared, 100);
+  const native::factory connections(shared);
+  listener->start(connections, 100);
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;
   for (int i = 0; i < 6; ++i) {

@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "agenda.hpp"
+#include "app/runtimes.hpp"
 #include "cut_proxy.hpp"
 #include "grpc/server.hpp"
-#include "net/runtime.hpp"
 #include "running_server.hpp"
 #include "seed.hpp"
 #include "soak_calls.hpp"

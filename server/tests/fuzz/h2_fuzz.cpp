@@ -169,7 +169,7 @@ class connection {
   void send() {
     peer_.look(start());             // what is due at once, such as a timeout of nothing
     for (bool more = true; more;) {  // ends: with nothing to send
-      http1::byte_buffer output;
+      byte_buffer output;
       more = peer_.pull(output);
       heard.hear(output.view());
     }

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "app/runtimes.hpp"
 #include "grpc/batch_turn.hpp"
 #include "grpc/server.hpp"
-#include "net/runtime.hpp"
 #include "tests/grpc/peer_harness.hpp"
 
 namespace bwos::server::native::test {
@@ -164,7 +164,7 @@ TEST(native_batch, what_is_left_of_a_long_batch_is_handed_on_and_answered_by_one
   connection.run_posted();
   EXPECT_EQ(taken, calls);
   connection.tested.look(connection.now);
-  http1::byte_buffer output;
+  byte_buffer output;
   EXPECT_FALSE(connection.tested.pull(output));
   connection.all.clear();
   connection.feed("");
@@ -459,7 +459,7 @@ TEST(native_lane, other_methods_are_run_here_meanwhile) {
 struct running_server {
   explicit running_server(const call_limits& calls) : limits(calls) {}
   ~running_server() { threads->stop(); }
-  void start() { listener->start_grpc(of, 100); }
+  void start() { listener->start(connections, 100); }
 
   static config two_workers() {
     config made;
@@ -474,8 +474,9 @@ struct running_server {
   method_table methods;
   std::atomic<bool> leaving{false};
   const std::unique_ptr<runtime> threads = make_runtime(settings);
-  const std::unique_ptr<http_listener> listener = threads->listen("127.0.0.1:0", 100);
+  const std::unique_ptr<port> listener = threads->listen("127.0.0.1:0", 100);
   const shared of{threads->workers(), drain, registry, methods, settings.http2, limits, leaving};
+  const factory connections{of};
 };
 
 class client {

@@ -454,7 +454,7 @@ TEST(native_stream, what_is_ready_is_read_and_written_without_an_allocation) {
   for (int i = 0; i < 100; ++i) some += message(named("short"));
   const std::string bytes = frame(data, none, 1, some);
   const auto allocations_of_one = [&] {
-    http1::byte_buffer output;
+    byte_buffer output;
     output.append(std::string(10'000, ' '));
     output.clear(20'000);
     const int before = allocations;
@@ -544,7 +544,7 @@ TEST(native_stream_end, a_peer_goes_with_handlers_that_nobody_will_go_on_with) {
     const std::string bytes = preface + frame(settings, none, 0, "") + open(1, "/test/Echo") +
                               call_frames(3, "1000", "/test/Pour");
     tested.feed(std::as_bytes(std::span(bytes)), connection.now);
-    http1::byte_buffer output;
+    byte_buffer output;
     while (tested.pull(output)) output.clear(0);
   }
   EXPECT_EQ(seen.ended, 0);  // ASan would tell of a leak

@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
+#include "app/runtimes.hpp"
 #include "base/throw_log.hpp"
 #include "grpc/peer.hpp"
 #include "http/h1/connection.hpp"
-#include "net/runtime.hpp"
 #include "tcp_client.hpp"
 #include "tests/http/demo_site.hpp"
 #include "tests/http/h2/frames.hpp"
@@ -66,7 +66,7 @@ class throwing_server {
     };
     site_.describe_stall = [](std::string&) { throw std::bad_alloc(); };
     methods_.unary("/test/Throw", &throws);
-    listener_->start(http_, 1000);
+    listener_->start(connections_, 1000);
   }
   throwing_server(const throwing_server&) = delete;
   throwing_server& operator=(const throwing_server&) = delete;
@@ -113,7 +113,8 @@ class throwing_server {
                              .times = times_,
                              .queue_age = queue_age_,
                              .http2 = http2_};
-  const std::unique_ptr<http_listener> listener_ = running_->listen("127.0.0.1:0", 100);
+  const http1::factory connections_{http_};
+  const std::unique_ptr<port> listener_ = running_->listen("127.0.0.1:0", 100);
 };
 
 std::string asked(tcp_client& connection, const std::string& path) {

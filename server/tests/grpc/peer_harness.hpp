@@ -152,7 +152,7 @@ class peer_harness {
   std::vector<read_frame> pull() {
     std::string bytes;
     for (bool more = true; more;) {  // ends: with nothing to send, and nothing left
-      http1::byte_buffer output;
+      byte_buffer output;
       more = tested.pull(output);
       bytes += output.view();
       if (more || !tested.has_left() || in_one_turn) continue;

@@ -312,7 +312,7 @@ TEST(native_call, all_of_a_batch_are_answered_by_one_pull) {
   frame_reader reader;
   std::vector<read_frame> all;
   for (;;) {  // ends: each turn runs one at least
-    http1::byte_buffer output;
+    byte_buffer output;
     EXPECT_FALSE(connection.tested.pull(output));
     for (read_frame& each : reader.read(output.view())) all.push_back(std::move(each));
     EXPECT_EQ(answers_in(all).size(), connection.counted(metrics::grpc::ok));
@@ -743,7 +743,7 @@ TEST(native_limits, a_large_answer_is_pulled_in_pieces) {
   connection.feed(frame(window_update, none, 0, number(1 << 24)));
   const std::string bytes = call_frames(1, "1000000", "/test/Large");
   connection.tested.feed(std::as_bytes(std::span(bytes)), connection.now);
-  http1::byte_buffer output;
+  byte_buffer output;
   EXPECT_TRUE(connection.tested.pull(output));
   EXPECT_LT(output.size(), h2::send_bytes + 20'000);
 }

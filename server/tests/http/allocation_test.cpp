@@ -19,11 +19,11 @@
 #include <string_view>
 #include <thread>
 
+#include "app/runtimes.hpp"
 #include "counting_new.hpp"
 #include "grpc/peer.hpp"
 #include "http/h1/connection.hpp"
 #include "http/h1/parser.hpp"
-#include "net/runtime.hpp"
 #include "tests/http/demo_site.hpp"
 
 namespace bwos::server {
@@ -142,8 +142,9 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
                               .times = times,
                               .queue_age = queue_age,
                               .http2 = http2};
-  const std::unique_ptr<http_listener> http = running->listen("127.0.0.1:0", 128);
-  http->start(shared, 1000);
+  const std::unique_ptr<port> http = running->listen("127.0.0.1:0", 128);
+  const http1::factory served(shared);
+  http->start(served, 1000);
 
   std::array<int, connections> clients{};
   for (int& fd : clients) fd = connect_to(http->address());

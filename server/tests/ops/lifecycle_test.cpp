@@ -7,7 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "ops/lifecycle.hpp"
+#include "app/demo.hpp"
+#include "app/runtimes.hpp"
 #include "tcp_client.hpp"
 
 namespace bwos::server {
@@ -24,8 +25,8 @@ TEST_P(end_of_a_server, stops_the_workers_before_what_their_connections_refer_to
   std::vector<std::thread> clients;
   std::atomic<int> answers{0};
   {
-    const server running(settings);
-    const std::string line = running.addresses();
+    const auto running = make_demo(settings);
+    const std::string line = running->addresses();
     for (int i = 0; i < 4; ++i) {
       clients.emplace_back([&answers, address = line.substr(line.find('=') + 1)] {
         test::tcp_client asks(address);

@@ -75,7 +75,7 @@ class http_harness {
   }
   /// One buffer's. True: there is more.
   bool pull_some(std::vector<read_frame>* into = nullptr) {
-    http1::byte_buffer output;
+    byte_buffer output;
     const bool more = tested.pull(output);
     for (read_frame& each : reader_.read(output.view())) {
       if (into != nullptr) into->push_back(each);

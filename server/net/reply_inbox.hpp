@@ -13,7 +13,7 @@
 // I3  A pusher touches the inbox no more after its CAS, unless it found the runner asleep, which
 //     then stays until that pusher has handed it on. So the runner may free everything as soon as
 //     it has taken its last call.
-// Test: native_inbox_test.cpp
+// Test: reply_inbox_test.cpp
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 #include <bwos/waiter.hpp>
 #include <coroutine>
 
-namespace bwos::server::native {
+namespace bwos::server {
 
 struct inbox_entry {
   inbox_entry* next_reply = nullptr;
@@ -98,4 +98,4 @@ class reply_inbox {
   continuation* waiter_ = nullptr;
 };
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "http/h2/reply_inbox.hpp"
+#include "net/reply_inbox.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server {
 namespace {
 
 std::size_t count(const inbox_entry* list) {
@@ -20,7 +20,7 @@ std::size_t count(const inbox_entry* list) {
   return entries;
 }
 
-TEST(native_inbox, only_the_first_push_of_a_burst_has_to_tell) {
+TEST(reply_inbox, only_the_first_push_of_a_burst_has_to_tell) {
   reply_inbox inbox;
   std::array<inbox_entry, 3> entries;
   EXPECT_EQ(inbox.take(), nullptr);
@@ -66,7 +66,7 @@ task<void> collect(pool& where, int rounds, int pushers, std::atomic<int>& ended
   ended.fetch_add(1);
 }
 
-TEST(native_inbox, a_runner_that_sleeps_there_is_woken_and_may_free_it) {
+TEST(reply_inbox, a_runner_that_sleeps_there_is_woken_and_may_free_it) {
   options settings;
   settings.workers = 4;
   pool workers(settings);
@@ -77,4 +77,4 @@ TEST(native_inbox, a_runner_that_sleeps_there_is_woken_and_may_free_it) {
 }
 
 }  // namespace
-}  // namespace bwos::server::native
+}  // namespace bwos::server

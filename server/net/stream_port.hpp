@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bwos/stream.hpp>
+#include <string>
+#include <utility>
+
+#include "net/connection_loop.hpp"
+#include "net/port.hpp"
+
+namespace bwos::server {
+
+/// A port on sockets of ours.
+class stream_port final : public port {
+ public:
+  /// `where`: a pool or io_threads. Throws std::system_error, std::invalid_argument.
+  template <class Where>
+  stream_port(Where& where, const std::string& address, int backlog)
+      : sockets_(where, address, backlog) {}
+  template <class Where>
+  stream_port(Where& where, inherited_socket socket) : sockets_(where, socket) {}
+
+  [[nodiscard]] std::string address() const override { return sockets_.address(); }
+  void start(const connection_factory& of, std::size_t connections_max) override {
+    const auto on_connection = [&of](stream peer) { return serve(std::move(peer), of); };
+    const std::size_t most = of.refusals_max();
+    if (most == 0) return sockets_.start(on_connection, connections_max);
+    sockets_.start(
+        on_connection, connections_max, [&of](stream peer) { return refuse(std::move(peer), of); },
+        most);
+  }
+  void close() noexcept override { sockets_.close(); }
+  [[nodiscard]] bool closed() const noexcept override { return sockets_.closed(); }
+  void interrupt_connections() noexcept override { sockets_.interrupt_connections(); }
+  [[nodiscard]] std::size_t connections() const noexcept override { return sockets_.connections(); }
+  [[nodiscard]] std::size_t accepted() const noexcept override { return sockets_.accepted(); }
+  [[nodiscard]] std::size_t refused() const noexcept override { return sockets_.refused(); }
+  [[nodiscard]] std::size_t made_room() const noexcept override { return sockets_.made_room(); }
+
+ private:
+  listener sockets_;
+};
+
+}  // namespace bwos::server

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bwos/options.hpp>
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "base/access_log.hpp"
+#include "grpc/limits.hpp"
+#include "http/h2/limits.hpp"
+#include "http/limits.hpp"
+
+namespace bwos::server {
+
+/// What a server goes by, whatever it serves. The flags of the same names set these; --help has the
+/// meaning and range of each.
+struct server_settings {
+  std::string http_listen = "127.0.0.1:8080";   ///< Empty: no HTTP.
+  std::string grpc_listen = "127.0.0.1:50051";  ///< Empty: no gRPC.
+  int backlog = 4096;
+  std::size_t connections_max = 0;  ///< 0: what RLIMIT_NOFILE allows.
+  unsigned workers = default_workers();
+
+  http_limits http;
+  h2::limits http2;
+  native::call_limits native;
+
+  std::chrono::microseconds queue_age_max{0};  ///< 0: requests may wait as long as they must.
+  std::chrono::microseconds stall_timeout = std::chrono::seconds(10);  ///< 0: not watched for.
+  std::chrono::microseconds drain_delay{0};
+  std::chrono::microseconds drain_timeout = std::chrono::seconds(30);
+  access_log_options access_log;  ///< Its file empty: none.
+};
+
+}  // namespace bwos::server
