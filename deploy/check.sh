@@ -375,7 +375,7 @@ commit_at() {
 
 # compiles_version FOLDER VERSION: whether a build makes a new object, which must have that version.
 compiles_version() {
-  local object=server/CMakeFiles/bwos_server_core.dir/version.cpp.o compiled
+  local object=server/CMakeFiles/bwos_app.dir/app/version.cpp.o compiled
   compiled=$(cd "$1" && cmake --build --preset release --target "$object")
   grep --quiet --fixed-strings --text "$2" "$1/build/release/$object" || die "not $2: $compiled"
   [[ $compiled == *"Building CXX object"* ]]

@@ -589,4 +589,16 @@ command_line parse_command_line(int argc, const char* const* argv, std::ostream&
   return command_line_parser().parse(argc, argv, out, err);
 }
 
+std::string_view name_of(executor_kind kind) noexcept {
+  switch (kind) {
+    case executor_kind::bwos:
+      return "bwos";
+    case executor_kind::asio_pool:
+      return "asio-pool";
+    case executor_kind::asio_io_context:
+      return "asio-io-context";
+  }
+  return "bwos";
+}
+
 }  // namespace bwos::server

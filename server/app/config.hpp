@@ -8,11 +8,12 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 
 #include <bwos/options.hpp>
 
 #include "base/logging.hpp"
-#include "baselines/grpc_cpp/server.hpp"
+#include "baselines/grpc_cpp/options.hpp"
 #include "ops/settings.hpp"
 
 namespace CLI {
@@ -24,6 +25,9 @@ namespace bwos::server {
 /// Who runs handlers: our pool, asio::thread_pool behind dedicated reactor threads, or
 /// asio::io_context with Asio's own sockets.
 enum class executor_kind : std::uint8_t { bwos, asio_pool, asio_io_context };
+
+/// "bwos", as the flag has it.
+[[nodiscard]] std::string_view name_of(executor_kind kind) noexcept;
 
 /// Who serves gRPC: we, on the executor's own sockets, or gRPC C++.
 enum class grpc_kind : std::uint8_t { native, cpp };

@@ -3,9 +3,8 @@
 
 #include <utility>
 
-#include "app/grpc_cpp_services.hpp"
+#include "app/baselines.hpp"
 #include "app/routes.hpp"
-#include "app/runtimes.hpp"
 #include "app/services.hpp"
 #include "base/start_error.hpp"
 

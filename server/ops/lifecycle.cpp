@@ -239,6 +239,8 @@ void server::start_grpc() {
     } else {
       grpc_ = parts_.other_grpc(runtime_->workers());
     }
+  } catch (const start_error&) {
+    throw;
   } catch (const std::exception& error) {
     refuse_address("--grpc-listen", given_.grpc, settings_.grpc_listen, error);
   }

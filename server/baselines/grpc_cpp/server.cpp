@@ -7,9 +7,7 @@
 #include <grpcpp/health_check_service_interface.h>
 
 #include <algorithm>
-#include <bwos/options.hpp>
 #include <future>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -36,13 +34,6 @@ constexpr std::chrono::milliseconds other_streams_grace{250};
 constexpr std::chrono::milliseconds goaway_grace{250};
 constexpr std::chrono::seconds goaway_patience{5};
 
-void in_range(const char* name, std::size_t value, std::size_t low, std::size_t high) {
-  if (value >= low && value <= high) return;
-  throw std::invalid_argument(std::string(name) + " = " + std::to_string(value) +
-                              " is out of range: " + std::to_string(low) + " to " +
-                              std::to_string(high));
-}
-
 /// Switches of the process, read when a server is built; to throw them twice does no harm.
 void set_process_switches() {
   // protobuf writes a line for each request that is not UTF-8. Its sender gets an answer instead.
@@ -58,18 +49,6 @@ void poll(grpc::ServerCompletionQueue& queue) {
 }
 
 }  // namespace
-
-unsigned grpc_options::default_queue_threads() noexcept {
-  return std::clamp(default_workers() / 2, 1U, 4U);
-}
-
-void grpc_options::validate() const {
-  (void)parse_host_port(address);
-  in_range("message_bytes_max", message_bytes_max, 1, std::size_t{1} << 30);
-  in_range("streams_max", streams_max, 1, 65535);
-  in_range("queue_threads", queue_threads, 1, 64);
-  in_range("calls_armed", calls_armed, 1, 65536);
-}
 
 struct grpc_server::core {
   core(const grpc_options& settings, std::unique_ptr<cpp_methods> those)

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "app/runtimes.hpp"
+#include "app/baselines.hpp"
 #include "grpc/server.hpp"
 #include "running_server.hpp"
 

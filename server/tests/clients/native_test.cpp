@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "app/runtimes.hpp"
+#include "app/baselines.hpp"
 #include "grpc/server.hpp"
 #include "running_server.hpp"
 #include "work.grpc.pb.h"

@@ -18,7 +18,7 @@
 #include <thread>
 #include <utility>
 
-#include "app/grpc_cpp_services.hpp"
+#include "app/baselines.hpp"
 #include "grpc/methods.hpp"
 #include "net/executor.hpp"
 
@@ -80,7 +80,7 @@ struct running_server {
 
   pool workers;
   pool_executor executor;
-  const std::unique_ptr<grpc_server> server;
+  const std::unique_ptr<grpc_transport> server;
 };
 
 /// Keeps one worker of a pool busy until release(), so that a test decides what happens before a

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "agenda.hpp"
-#include "app/runtimes.hpp"
+#include "app/baselines.hpp"
 #include "cut_proxy.hpp"
 #include "grpc/server.hpp"
 #include "running_server.hpp"

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "app/runtimes.hpp"
+#include "app/baselines.hpp"
 #include "grpc/batch_turn.hpp"
 #include "grpc/server.hpp"
 #include "tests/grpc/peer_harness.hpp"

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "app/runtimes.hpp"
+#include "app/baselines.hpp"
 #include "base/throw_log.hpp"
 #include "grpc/peer.hpp"
 #include "http/h1/connection.hpp"

@@ -19,7 +19,7 @@
 #include <string_view>
 #include <thread>
 
-#include "app/runtimes.hpp"
+#include "app/baselines.hpp"
 #include "counting_new.hpp"
 #include "grpc/peer.hpp"
 #include "http/h1/connection.hpp"

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "app/baselines.hpp"
 #include "app/demo.hpp"
-#include "app/runtimes.hpp"
 #include "tcp_client.hpp"
 
 namespace bwos::server {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/runtimes.hpp"
+#include "app/baselines.hpp"
 
 #include <stdexcept>
+#include <utility>
 
 #include "baselines/asio_io_context/runtime.hpp"
 #include "baselines/asio_pool/runtime.hpp"
+#include "baselines/grpc_cpp/methods.hpp"
+#include "baselines/grpc_cpp/server.hpp"
 
 namespace bwos::server {
 
@@ -20,16 +23,12 @@ std::unique_ptr<runtime> make_runtime(const config& settings) {
   throw std::invalid_argument("no such executor");
 }
 
-std::string_view name_of(executor_kind kind) noexcept {
-  switch (kind) {
-    case executor_kind::bwos:
-      return "bwos";
-    case executor_kind::asio_pool:
-      return "asio-pool";
-    case executor_kind::asio_io_context:
-      return "asio-io-context";
-  }
-  return "bwos";
+std::unique_ptr<grpc_transport> make_grpc_cpp_server(executor& workers,
+                                                     const grpc_options& settings,
+                                                     const demo_services& services) {
+  auto methods = std::make_unique<cpp_methods>(workers);
+  add_services(*methods, services);
+  return std::make_unique<grpc_server>(settings, std::move(methods));
 }
 
 }  // namespace bwos::server
