@@ -213,7 +213,7 @@ void add_flags(CLI::App& app, config& to) {
   grpc.number("--grpc-streams-max", to.grpc.streams_max, 1, 65535,
               "Calls, or HTTP/2 requests, at once on one connection");
   grpc.number(
-      "--grpc-handlers-max", to.native.handlers_max, 1, 1'000'000,
+      "--grpc-handlers-max", to.http2.handlers_max, 1, 1'000'000,
       "Native: handlers that wait for something, or for a worker, of one connection; above: "
       "REFUSED_STREAM");
   grpc.toggle("--grpc-test-service", to.grpc_test_service,

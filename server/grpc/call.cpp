@@ -9,10 +9,10 @@
 #include <new>
 
 #include "base/throw_log.hpp"
+#include "grpc/calls.hpp"
 #include "grpc/fields.hpp"
 #include "grpc/metadata.hpp"
 #include "grpc/methods.hpp"
-#include "grpc/peer.hpp"
 #include "grpc/status_message.hpp"
 
 namespace bwos::server::native {
@@ -80,6 +80,8 @@ std::string_view text_in(std::span<const std::byte> bytes) noexcept {
 
 }  // namespace
 
+call::call(calls& in) noexcept : handed_on_stream(in), calls_(&in) {}
+
 // What the runner and the handler's thread share.
 
 bool call::is_cancelled() const noexcept {
@@ -97,7 +99,7 @@ void call::cancel() noexcept {
 
 /// A handler that waited goes on, on a worker.
 void call::post(coroutine_waiter& waiting) noexcept {
-  peer_->shared_.workers.post(waiting);
+  calls_->common_.workers.post(waiting);
 }
 
 std::vector<std::string> call::metadata(std::string_view name) const {
@@ -124,7 +126,7 @@ void call::forget_message() noexcept {
 }
 
 void call::hand_on(continuation& turn, lane_entry& entry) noexcept {
-  executor& workers = peer_->shared_.workers;
+  executor& workers = calls_->common_.workers;
   if (place_ == place::lane) {
     workers.post_long(turn, entry);
   } else {
@@ -133,11 +135,11 @@ void call::hand_on(continuation& turn, lane_entry& entry) noexcept {
 }
 
 call::timing call::timed_by() const noexcept {
-  return {method_->took, peer_->turn_.counted_most()};
+  return {method_->took, calls_->turn_.counted_most()};
 }
 
 bool call::turn_is_over() noexcept {
-  return peer_->turn_.is_over();
+  return calls_->turn_.is_over();
 }
 
 std::uint8_t* call::prepare_reply(std::size_t size) {
@@ -185,18 +187,18 @@ void call::compress_replies() {
 // The memory of its request.
 
 std::size_t call::message_bytes_max() const noexcept {
-  return std::min(peer_->shared_.calls.message_bytes_max, method_->options.request_bytes_max);
+  return std::min(calls_->served_.limits.message_bytes_max, method_->options.request_bytes_max);
 }
 
 /// False: its connection keeps too much already.
 bool call::charge(std::size_t bytes) noexcept {
-  return charge_.set(bytes, peer_->budget_);
+  return charge_.set(bytes, calls_->budget_);
 }
 
 /// The message grows within its bounds, and is charged as it does. Not OK: how the call ends.
 rpc::status call::expand(std::string_view bytes, std::string& to) {
   const std::size_t bytes_max = message_bytes_max();
-  const std::uint64_t ratio_max = peer_->shared_.calls.inflate_ratio_max;
+  const std::uint64_t ratio_max = calls_->served_.limits.inflate_ratio_max;
   const auto fits = [this](std::size_t size) { return charge(size); };
   switch (inflate(encoding_, bytes, {bytes_max, ratio_max, fits}, to)) {
     case inflated::whole:
@@ -257,13 +259,13 @@ void call::handler_ended() noexcept {
 
 /// By a handler that is not the runner's.
 void call::push() noexcept {
-  peer_->give_back(*this);
+  calls_->at_.give_back(*this);
 }
 
 void call::handler_discarded() noexcept {
   run_.release();
-  if (peer_ != nullptr) {
-    peer_->discarded(*this);
+  if (calls_ != nullptr) {
+    calls_->discarded(*this);
   } else {
     delete this;
   }
@@ -298,10 +300,10 @@ void handler_run::promise_type::discard(root_link& self) noexcept {
 
 void call::on_field(std::string_view name, std::string_view value) {
   if (name == ":path") {
-    method_ = peer_->shared_.methods.find(value);
-    if (peer_->shared_.log != nullptr) [[unlikely]] {
+    method_ = calls_->served_.methods.find(value);
+    if (calls_->common_.log != nullptr) [[unlikely]] {
       noted_ = std::make_unique<noted>(
-          noted{std::string(value.substr(0, value.find('?'))), peer_->now_});
+          noted{std::string(value.substr(0, value.find('?'))), calls_->now_});
     }
   } else if (name == ":method") {
     posted_ = value == "POST";
@@ -323,7 +325,7 @@ void call::read_timeout(std::string_view value) {
   const auto timeout = parse_timeout(value);
   bad_timeout_ = !timeout;
   if (timeout) {
-    deadline_ = peer_->now_ + std::chrono::duration_cast<clock::duration>(*timeout);
+    deadline_ = calls_->now_ + std::chrono::duration_cast<clock::duration>(*timeout);
   }
 }
 
@@ -339,21 +341,21 @@ void call::read_encoding(std::string_view value) {
 
 void call::on_header(bool too_large) {
   header_done_ = true;
-  batch_ = peer_->batch_;
-  begun_ = peer_->now_;
+  batch_ = calls_->batch_;
+  begun_ = calls_->now_;
   if (too_large) return fail(rpc::code::resource_exhausted, "received metadata size exceeds limit");
-  if (peer_->session_.hosts_differ()) return refuse("400");
+  if (calls_->session_.hosts_differ()) return refuse("400");
   if (!posted_) return refuse("405");
   if (!is_grpc_) return refuse("415");
   if (method_ == nullptr) return fail(rpc::code::unimplemented, "");
   if (bad_timeout_) return fail(rpc::code::internal, "malformed grpc-timeout");
   if (bad_encoding_) return fail(rpc::code::unimplemented, "unknown grpc-encoding");
-  if (!peer_->admits(*this)) {
+  if (!calls_->admits(*this)) {
     return fail(rpc::code::resource_exhausted, "too many calls of this method on one connection");
   }
   if (!method_->reads_stream) return;
   exchange_ = std::make_unique<exchange>(*this);
-  peer_->complete(*this);
+  calls_->complete(*this);
 }
 
 void call::on_data(std::span<const std::byte> bytes, bool last) {
@@ -367,9 +369,9 @@ void call::on_data(std::span<const std::byte> bytes, bool last) {
     take_message(bytes, last);
   }
   if (answered_) {
-    peer_->session_.consume(*this, held());
+    calls_->session_.consume(*this, held());
   } else if (!whole_) {
-    peer_->make_room(*this);
+    calls_->make_room(*this);
   }
 }
 
@@ -378,7 +380,7 @@ void call::bring(std::span<const std::byte> bytes) {
   while (!answered_ && !bytes.empty()) {  // ends: each turn takes some, or answers
     std::span<const std::byte> prefix;
     if (prefix_have_ < prefix_size) {
-      if (prefix_have_ == 0) begun_ = peer_->now_;
+      if (prefix_have_ == 0) begun_ = calls_->now_;
       if (!take_prefix(bytes)) return;
       prefix = prefix_;
       missing_ = message_size_;
@@ -390,7 +392,7 @@ void call::bring(std::span<const std::byte> bytes) {
       prefix_have_ = 0;
       message_size_ = 0;
     }
-    if (exchange_->bring(prefix, body, missing_ == 0)) peer_->complete(*this);
+    if (exchange_->bring(prefix, body, missing_ == 0)) calls_->complete(*this);
   }
   whole_ = false;  // there may always be another
 }
@@ -425,7 +427,7 @@ void call::take_message(std::span<const std::byte>& bytes, bool last) {
     // All of it in one piece, and the request ends with it: it is run before this piece goes,
     // unless its frame has more bytes than that.
     view_ = text_in(bytes);
-    peer_->borrower_ = this;
+    calls_->borrower_ = this;
   } else {
     message_.append(text_in(bytes.first(std::min(missing, bytes.size()))));
     view_ = message_;
@@ -445,28 +447,28 @@ void call::on_end() {
   if (answered_) return;
   if (exchange_ && method_->reads_stream) {
     if (prefix_have_ > 0) return fail(rpc::code::internal, "incomplete message");
-    if (exchange_->bring_end()) peer_->complete(*this);
+    if (exchange_->bring_end()) calls_->complete(*this);
     return;
   }
   if (!whole_) {
     const bool none = prefix_have_ == 0;
     return fail(rpc::code::internal, none ? "no message" : "incomplete message");
   }
-  if (peer_->borrower_ == this) peer_->borrower_ = nullptr;  // it is run in this batch
-  peer_->complete(*this);
+  if (calls_->borrower_ == this) calls_->borrower_ = nullptr;  // it is run in this batch
+  calls_->complete(*this);
 }
 
 void call::on_closed(h2::error why) {
   open_ = false;
   if (why != h2::error::none || !answered_) cancel();
-  if (peer_->borrower_ == this) peer_->borrower_ = nullptr;
+  if (calls_->borrower_ == this) calls_->borrower_ = nullptr;
   const bool refused = why == h2::error::refused_stream;
   note_end("gRPC", static_cast<unsigned>(refused ? rpc::code::unavailable : rpc::code::cancelled));
-  peer_->release(*this);
+  calls_->release(*this);
 }
 
 void call::on_sent(std::size_t bytes) {
-  if (exchange_ && exchange_->sent(bytes)) peer_->complete(*this);
+  if (exchange_ && exchange_->sent(bytes)) calls_->complete(*this);
 }
 
 /// The only message is whole: it is expanded, and charged. False: it could not be, and the call was
@@ -511,7 +513,7 @@ std::span<const field> call::header() {
 }
 
 void call::begin_answer() {
-  if (!std::exchange(began_, true)) peer_->session_.begin(*this, header());
+  if (!std::exchange(began_, true)) calls_->session_.begin(*this, header());
 }
 
 /// To the access log, once: what comes behind it was not its end.
@@ -519,8 +521,8 @@ void call::note_end(std::string_view protocol, unsigned status) noexcept {
   if (!noted_) [[likely]]
     return;
   const auto took = clock::now() - noted_->since;
-  peer_->shared_.log->note(
-      {.socket = peer_->socket(),
+  calls_->common_.log->note(
+      {.socket = calls_->at_.socket(),
        .protocol = protocol,
        .method = posted_ ? "POST" : "other",
        .path = noted_->path,
@@ -534,8 +536,8 @@ void call::note_end(std::string_view protocol, unsigned status) noexcept {
 void call::finish_answer() {
   if (!began_) return answer_without_messages();
   note_end("gRPC", static_cast<unsigned>(status_.what));
-  peer_->answered(*this);
-  peer_->session_.finish(*this);
+  calls_->answered(*this);
+  calls_->session_.finish(*this);
 }
 
 /// Trailers-only: one HEADERS frame, whatever of the request has come.
@@ -545,8 +547,8 @@ void call::fail(rpc::code what, std::string_view message) {
     answer_without_messages();
   } else {
     note_end("gRPC", static_cast<unsigned>(what));
-    peer_->answered(*this);
-    peer_->session_.cut(*this);
+    calls_->answered(*this);
+    calls_->session_.cut(*this);
   }
   if (running_) cancel();
 }
@@ -556,34 +558,34 @@ void call::answer() {
   if (!status_.ok()) return answer_without_messages();
   if (noted_) noted_->bytes = reply_.size();
   note_end("gRPC", 0);
-  peer_->answered(*this);
-  peer_->session_.answer(*this, header(), std::move(reply_));
+  calls_->answered(*this);
+  calls_->session_.answer(*this, header(), std::move(reply_));
 }
 
 void call::answer_without_messages() {
   note_end("gRPC", static_cast<unsigned>(status_.what));
-  peer_->answered(*this);
+  calls_->answered(*this);
   encoded_message_ = percent_encode(rpc::shortened(status_.message));
   std::array<field, 5> fields{ok_status, content_type, field{"grpc-status", text_of(status_.what)}};
   std::size_t count = 3;
   if (!encoded_message_.empty()) fields[count++] = {"grpc-message", encoded_message_};
   if (bad_encoding_) fields[count++] = {"grpc-accept-encoding", encodings};
   if (running_ || !additions_) {
-    return peer_->session_.answer(*this, std::span(fields).first(count));
+    return calls_->session_.answer(*this, std::span(fields).first(count));
   }
   std::vector<field>& all = additions_->header;
   all.assign(fields.begin(), fields.begin() + static_cast<std::ptrdiff_t>(count));
   for (const auto& [name, value] : additions_->initial) all.emplace_back(name, value);
   for (const auto& [name, value] : additions_->trailing) all.emplace_back(name, value);
-  peer_->session_.answer(*this, all);
+  calls_->session_.answer(*this, all);
 }
 
 /// No gRPC at all: the status is HTTP's.
 void call::refuse(std::string_view http_status) {
   note_end("HTTP/2", static_cast<unsigned>(std::stoul(std::string(http_status))));
-  peer_->answered(*this);
+  calls_->answered(*this);
   const std::array<field, 2> fields{field{":status", http_status}, field{"allow", "POST"}};
-  peer_->session_.answer(*this, std::span(fields).first(http_status == "405" ? 2 : 1));
+  calls_->session_.answer(*this, std::span(fields).first(http_status == "405" ? 2 : 1));
 }
 
 }  // namespace bwos::server::native

@@ -27,11 +27,11 @@
 #include "grpc/handler_run.hpp"
 #include "grpc/receive_budget.hpp"
 #include "http/h2/session.hpp"
-#include "net/reply_inbox.hpp"
+#include "http/h2/streams.hpp"
 
 namespace bwos::server::native {
 
-class peer;
+class calls;
 struct method;
 
 /// What a handler adds to an answer. Its own until the answer begins (the fields of its header) or
@@ -45,11 +45,11 @@ struct additions {
   std::vector<h2::field> trailers;  // likewise
 };
 
-class call final : public h2::stream, public rpc::context, public inbox_entry {
+class call final : public h2::stream, public rpc::context, public h2::handed_on_stream {
  public:
   using clock = std::chrono::steady_clock;
 
-  explicit call(peer& of) noexcept : peer_(&of) {}
+  explicit call(calls& in) noexcept;
   ~call() = default;
 
   // For handlers.
@@ -86,7 +86,7 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   void handler_discarded() noexcept;
 
  private:
-  friend class peer;
+  friend class calls;
   friend class exchange;
 
   void on_field(std::string_view name, std::string_view value) override;
@@ -133,7 +133,7 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
 
   static constexpr std::size_t prefix_size = 5;
 
-  peer* peer_;  // null: it is gone, and what is left of the call is its coroutine's
+  calls* calls_;  // null: it is gone, and what is left of the call is its coroutine's
   call* newer_ = nullptr;
   call* older_ = nullptr;
   const method* method_ = nullptr;
@@ -174,13 +174,13 @@ class call final : public h2::stream, public rpc::context, public inbox_entry {
   bool whole_ = false;        // the message is
   bool open_ = true;          // the stream is, until on_closed()
   bool answered_ = false;     // status and all, or refused
-  bool ready_ = false;        // stands in the peer's list of those to run
+  bool ready_ = false;        // stands in the list of those to run
   bool running_ = false;      // a handler is
   bool began_ = false;        // its answer's header has been given to the session
   bool accepts_gzip_ = false;
   bool accepts_deflate_ = false;
   place place_ = place::here;
-  bool timed_ = false;    // stands among the peer's deadlines
+  bool timed_ = false;    // stands among the deadlines of calls_
   bool counted_ = false;  // against its method's calls_max
   std::atomic<bool> cancelled_{false};
 };

@@ -15,9 +15,6 @@ struct call_limits {
   /// A compressed message that is more times as large when expanded: RESOURCE_EXHAUSTED. 0: any may
   /// be, as gRPC's own interoperability cases send 912:1 (--h2-inflate-ratio-max).
   std::uint64_t inflate_ratio_max = 0;
-  /// Handlers that have suspended or been handed on, also of calls that the peer has given up;
-  /// above: REFUSED_STREAM. One less are handed on.
-  unsigned handlers_max = 1000;
   /// Unary methods whose handlers take longer on average wait for a worker that has nothing else to
   /// do (--lane-threshold-us); 0: none does.
   std::chrono::microseconds lane_threshold{0};

@@ -34,16 +34,15 @@ server::server(runtime& where, std::unique_ptr<port> bound, std::size_t connecti
                const queue_age_bound* queue_age)
     : methods_(with_health(std::move(methods), drain)),
       counters_(metrics),
-      shared_{.workers = where.workers(),
+      served_(methods_, calls, queue_age),
+      common_{.workers = where.workers(),
               .drain = drain,
               .metrics = metrics,
-              .methods = methods_,
-              .http2 = http2,
-              .calls = calls,
+              .bounds = http2,
               .leaving = leaving_,
-              .log = log,
-              .queue_age = queue_age},
-      factory_(shared_),
+              .calls = &served_,
+              .log = log},
+      factory_(common_),
       listener_(std::move(bound)) {
   if (listener_) listener_->start(factory_, connections_max);
 }
@@ -56,7 +55,7 @@ std::string server::address() const {
 
 void server::shutdown(std::chrono::steady_clock::time_point deadline) {
   // [native.leave] relaxed: the interruptions below order it before what they end. Partner:
-  // [peer.leaving].
+  // [endpoint.leaving].
   leaving_.store(true, std::memory_order_relaxed);
   if (!listener_) return;
   listener_->close();

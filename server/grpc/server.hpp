@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "grpc/peer.hpp"
+#include "grpc/calls.hpp"
 #include "grpc/transport.hpp"
 #include "http/h2/connection.hpp"
 #include "net/runtime.hpp"
@@ -29,7 +29,8 @@ class server final : public grpc_transport {
 
   /// Not without one of its own.
   [[nodiscard]] std::string address() const override;
-  [[nodiscard]] const method_table& methods() const noexcept { return methods_; }
+  /// For the connections of other ports.
+  [[nodiscard]] const served_methods& served() const noexcept { return served_; }
   void begin_drain() noexcept override {}  // the health service goes by drain_state
   void shutdown(std::chrono::steady_clock::time_point deadline) override;
   [[nodiscard]] std::optional<std::size_t> connections() const noexcept override {
@@ -47,8 +48,9 @@ class server final : public grpc_transport {
   method_table methods_;
   std::atomic<bool> leaving_{false};
   const metrics::registry& counters_;
-  const shared shared_;
-  const factory factory_;
+  const served_methods served_;
+  const h2::common common_;
+  const h2::factory factory_;
   std::unique_ptr<port> listener_;
 };
 

@@ -200,17 +200,15 @@ bool server::is_one_address() const {
 }
 
 void server::start_http() {
-  const auto* const calls = dynamic_cast<const native::server*>(grpc_.get());
-  http2_context_.emplace(native::shared{.workers = runtime_->workers(),
-                                        .drain = drain_,
-                                        .metrics = metrics_,
-                                        .methods = calls ? calls->methods() : no_methods_,
-                                        .http2 = settings_.http2,
-                                        .calls = settings_.native,
-                                        .leaving = http_leaves_,
-                                        .log = log_ ? &*log_ : nullptr,
-                                        .parts_behind_answers = true,
-                                        .queue_age = &queue_age_});
+  const auto* const native = dynamic_cast<const native::server*>(grpc_.get());
+  http2_context_.emplace(h2::common{.workers = runtime_->workers(),
+                                    .drain = drain_,
+                                    .metrics = metrics_,
+                                    .bounds = settings_.http2,
+                                    .leaving = http_leaves_,
+                                    .calls = native != nullptr ? &native->served() : nullptr,
+                                    .log = log_ ? &*log_ : nullptr,
+                                    .parts_behind_answers = true});
   http_context_.emplace(http1::context{.workers = runtime_->workers(),
                                        .drain = drain_,
                                        .routes = routes_,
@@ -354,7 +352,7 @@ void server::drain(const termination_signals& signals) {
   serve_unready(signals);
   const auto deadline = clock::now() + settings_.drain_timeout;
   spdlog::info("draining, for at most {} ms", settings_.drain_timeout.count() / 1000);
-  // [http.leaves] release: what the drain's bell has told. Partner: [peer.leaving].
+  // [http.leaves] release: what the drain's bell has told. Partner: [endpoint.leaving].
   http_leaves_.store(true, std::memory_order_release);
   if (http_) http_->close();
 

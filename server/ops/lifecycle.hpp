@@ -16,9 +16,9 @@
 #include "base/drain.hpp"
 #include "base/start_error.hpp"
 #include "grpc/methods.hpp"
-#include "grpc/peer.hpp"
 #include "grpc/transport.hpp"
 #include "http/h1/connection.hpp"
+#include "http/h2/endpoint.hpp"
 #include "http/router.hpp"
 #include "net/queue_age.hpp"
 #include "net/runtime.hpp"
@@ -121,10 +121,9 @@ class server {
   const router routes_;
   metrics::registry metrics_;
   route_times times_;
-  const native::method_table no_methods_;
   std::atomic<bool> http_leaves_{false};  // the HTTP port: --drain-delay is over
   std::optional<access_log> log_;
-  std::optional<native::shared> http2_context_;  // connections refer to both until the runtime ends
+  std::optional<h2::common> http2_context_;  // connections refer to both until the runtime ends
   std::optional<http1::context> http_context_;
   std::optional<http1::factory> http_connections_;
   const std::unique_ptr<runtime> runtime_;

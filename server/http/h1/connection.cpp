@@ -73,7 +73,7 @@ class http1_connection final : public connection {
   [[nodiscard]] ticks lane_since() const noexcept override { return received_at_; }
   /// HTTP/2, from the first byte on.
   [[nodiscard]] std::unique_ptr<connection> other() override {
-    return native::connect(socket_, shared_.http2, &shared_, std::move(kept_));
+    return h2::connect(socket_, shared_.http2, &shared_, std::move(kept_));
   }
 
  private:

@@ -13,8 +13,8 @@
 #include "net/connection.hpp"
 #include "net/queue_age.hpp"
 
-namespace bwos::server::native {
-struct shared;
+namespace bwos::server::h2 {
+struct common;
 }
 
 namespace bwos::server::http1 {
@@ -28,8 +28,8 @@ struct context {
   const http_limits& limits;
   route_times& times;
   const queue_age_bound& queue_age;
-  const native::shared& http2;  ///< Of connections that begin with its preface.
-  access_log* log = nullptr;    ///< Where every answer is noted, if any.
+  const h2::common& http2;    ///< Of connections that begin with its preface.
+  access_log* log = nullptr;  ///< Where every answer is noted, if any.
 };
 
 /// HTTP/1.1 connections, which become HTTP/2's if they begin with its preface.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HTTP/2 connection: feed the peer, which runs what became complete, pull what is to be sent,
-// and one send. As net/connection.hpp has it; what nghttp2 holds back stays in its queues, and
-// acknowledgements and answers wait there, within their limits (C3).
+// An HTTP/2 connection: feed the endpoint, which runs what became complete, pull what is to be
+// sent, and one send. As net/connection.hpp has it; what nghttp2 holds back stays in its queues,
+// and acknowledgements and answers wait there, within their limits (C3).
 //
 // INVARIANT
 // C4  What was received and not read, because the turn was over, is in kept_; nothing is received
@@ -15,7 +15,7 @@
 #include "http/limits.hpp"
 #include "net/byte_buffer.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::h2 {
 namespace {
 
 using clock = std::chrono::steady_clock;
@@ -38,13 +38,14 @@ constexpr int unheard_turns_of_calls_max = 64;
 /// Of gRPC alone; or, with `http`, of its routes too, and with what it began with.
 class http2_connection final : public connection {
  public:
-  http2_connection(socket& on, const shared& of, const http1::context* http, std::string first)
+  http2_connection(socket& on, const common& of, const http1::context* http, std::string first)
       : connection(on),
-        shared_(of),
+        common_(of),
         http_(http),
         first_(std::move(first)),
-        peer_(of, on.waker().value_or(stream_waker()), clock::now(), http, on.waker().has_value()) {
-    if (of.log != nullptr) peer_.socket(on.native_handle());
+        endpoint_(of, on.waker().value_or(stream_waker()), clock::now(), http,
+                  on.waker().has_value()) {
+    if (of.log != nullptr) endpoint_.socket(on.native_handle());
     set_deadline();
   }
 
@@ -52,13 +53,13 @@ class http2_connection final : public connection {
   [[nodiscard]] next take(const received& got) override;
   [[nodiscard]] next go_on() override;
   void set_write_deadline() noexcept override {
-    socket_.deadline(clock::now() + shared_.http2.write_timeout);
+    socket_.deadline(clock::now() + common_.bounds.write_timeout);
   }
   [[nodiscard]] next take_sent(const sent& what, next then) override;
-  void lost() noexcept override { peer_.lost(); }
-  [[nodiscard]] bool has_running() const noexcept override { return peer_.has_running(); }
-  [[nodiscard]] reply_inbox* inbox() noexcept override { return &peer_.inbox(); }
-  void bury() noexcept override { peer_.bury(); }
+  void lost() noexcept override { endpoint_.lost(); }
+  [[nodiscard]] bool has_running() const noexcept override { return endpoint_.has_running(); }
+  [[nodiscard]] reply_inbox* inbox() noexcept override { return &endpoint_.inbox(); }
+  void bury() noexcept override { endpoint_.bury(); }
 
  private:
   next feed(std::span<const std::byte> bytes);
@@ -67,11 +68,11 @@ class http2_connection final : public connection {
   void count_bytes(const sent& what) const;
   void set_deadline() noexcept;
 
-  const shared& shared_;
+  const common& common_;
   const http1::context* const http_;
   std::string first_;
   std::string kept_;
-  peer peer_;
+  endpoint endpoint_;
   clock::time_point deadline_;
   clock::time_point idle_since_;  // what the socket was told with deadline_
   int unheard_turns_ = 0;         // since it was last listened to
@@ -87,16 +88,17 @@ next http2_connection::begin() {
 next http2_connection::take(const received& got) {
   unheard_turns_ = 0;
   if (got.error == std::errc::operation_canceled || got.error == std::errc::timed_out) {
-    peer_.look(clock::now());
+    endpoint_.look(clock::now());
     return flush(this_output());
   }
   if (got.error == std::errc::connection_aborted) {  // others wait for its place
-    peer_.make_way();
+    endpoint_.make_way();
     return flush(this_output());
   }
-  if (got.end() && peer_.has_left()) {  // it has half-closed: what it sent before is answered yet
+  if (got.end() &&
+      endpoint_.has_left()) {  // it has half-closed: what it sent before is answered yet
     has_ended_ = true;
-    peer_.look(clock::now());
+    endpoint_.look(clock::now());
     return flush(this_output());
   }
   if (got.error || got.end()) return next::close;
@@ -106,40 +108,40 @@ next http2_connection::take(const received& got) {
 next http2_connection::go_on() {
   if (!kept_.empty()) {
     const clock::time_point now = clock::now();
-    peer_.look(now);
-    if (peer_.has_left()) return flush(this_output());
+    endpoint_.look(now);
+    if (endpoint_.has_left()) return flush(this_output());
     const std::string bytes = std::exchange(kept_, {});
     return read(std::as_bytes(std::span(bytes)), now);
   }
-  const bool has_left = peer_.has_left();
+  const bool has_left = endpoint_.has_left();
   if (!has_ended_ &&
       ++unheard_turns_ > (has_left ? unheard_turns_of_calls_max : unheard_turns_max)) {
     deadline_ = clock::now();  // what is not there now is not waited for
     socket_.deadline(deadline_);
     return next::receive;
   }
-  if (has_left) peer_.look(clock::now());
+  if (has_left) endpoint_.look(clock::now());
   return flush(this_output());
 }
 
 next http2_connection::feed(std::span<const std::byte> bytes) {
-  metrics::slot& counters = shared_.metrics.here();
+  metrics::slot& counters = common_.metrics.here();
   counters.count(metrics::grpc::read_batches);
   if (http_ != nullptr) counters.received(bytes.size());
   const clock::time_point now = clock::now();
   const auto first = bytes.first(std::min(bytes.size(), batch_bytes_max));
-  peer_.feed(first, now);
+  endpoint_.feed(first, now);
   return be_fair(bytes.size(), read(bytes.subspan(first.size()), now));
 }
 
 /// The rest of what was received, as long as the turn lasts.
 next http2_connection::read(std::span<const std::byte> bytes, clock::time_point now) {
   byte_buffer& output = this_output();
-  while (!bytes.empty() && !peer_.has_left()) {  // ends: it takes some each time
-    static_cast<void>(peer_.pull(output));       // flush() pulls what it left
+  while (!bytes.empty() && !endpoint_.has_left()) {  // ends: it takes some each time
+    static_cast<void>(endpoint_.pull(output));       // flush() pulls what it left
     const auto piece = bytes.first(std::min(bytes.size(), batch_bytes_max));
     bytes = bytes.subspan(piece.size());
-    peer_.feed_more(piece, now);
+    endpoint_.feed_more(piece, now);
   }
   kept_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return flush(output);
@@ -149,9 +151,9 @@ next http2_connection::read(std::span<const std::byte> bytes, clock::time_point 
 next http2_connection::flush(byte_buffer& output) {
   bool more = true;
   for (int i = 0; more && i < sends_max; ++i) {
-    more = peer_.pull(output);
+    more = endpoint_.pull(output);
     if (output.empty()) break;
-    shared_.metrics.here().count(metrics::grpc::sends);  // before anybody can have the bytes
+    common_.metrics.here().count(metrics::grpc::sends);  // before anybody can have the bytes
     const sent taken = socket_.try_send(output.bytes());
     count_bytes(taken);
     if (taken.error) return next::close;
@@ -163,26 +165,26 @@ next http2_connection::flush(byte_buffer& output) {
   }
   if (more) return next::go_on;
   set_deadline();
-  if (peer_.is_over()) return next::linger;
-  if (peer_.left() == http2::requests::rest::long_one) return next::lane;
-  if (peer_.has_left() || !kept_.empty()) return next::go_on;
+  if (endpoint_.is_over()) return next::linger;
+  if (endpoint_.left() == rest::long_one) return next::lane;
+  if (endpoint_.has_left() || !kept_.empty()) return next::go_on;
   return has_ended_ ? next::close : next::receive;
 }
 
 next http2_connection::take_sent(const sent& what, next then) {
-  shared_.metrics.here().count(metrics::grpc::sends);
+  common_.metrics.here().count(metrics::grpc::sends);
   count_bytes(what);
   deadline_ = {};
-  return took(what, then, shared_.metrics.here());
+  return took(what, then, common_.metrics.here());
 }
 
 void http2_connection::count_bytes(const sent& what) const {
-  if (http_ != nullptr) shared_.metrics.here().sent(what.bytes);
+  if (http_ != nullptr) common_.metrics.here().sent(what.bytes);
 }
 
 void http2_connection::set_deadline() noexcept {
-  const clock::time_point wanted = peer_.deadline();
-  const clock::time_point since = peer_.idle_since();
+  const clock::time_point wanted = endpoint_.deadline();
+  const clock::time_point since = endpoint_.idle_since();
   if (wanted == deadline_ && since == idle_since_) return;
   deadline_ = wanted;
   idle_since_ = since;
@@ -195,9 +197,9 @@ void http2_connection::set_deadline() noexcept {
 
 }  // namespace
 
-std::unique_ptr<connection> connect(socket& on, const shared& of, const http1::context* http,
+std::unique_ptr<connection> connect(socket& on, const common& of, const http1::context* http,
                                     std::string first) {
   return std::make_unique<http2_connection>(on, of, http, std::move(first));
 }
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::h2

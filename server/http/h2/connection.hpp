@@ -4,14 +4,14 @@
 #include <memory>
 #include <string>
 
-#include "grpc/peer.hpp"
+#include "http/h2/endpoint.hpp"
 #include "net/connection.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::h2 {
 
 /// An HTTP/2 connection: with `http` of its routes, too. `first`: what was received before it was
 /// known to be HTTP/2. Throws std::bad_alloc.
-[[nodiscard]] std::unique_ptr<connection> connect(socket& on, const shared& of,
+[[nodiscard]] std::unique_ptr<connection> connect(socket& on, const common& of,
                                                   const http1::context* http = nullptr,
                                                   std::string first = {});
 
@@ -23,15 +23,15 @@ namespace bwos::server::native {
 class factory final : public connection_factory {
  public:
   /// `of` must outlive it.
-  explicit factory(const shared& of) noexcept
-      : connection_factory(of.workers, of.metrics), shared_(of) {}
+  explicit factory(const common& of) noexcept
+      : connection_factory(of.workers, of.metrics), common_(of) {}
 
   [[nodiscard]] std::unique_ptr<connection> connect(socket& accepted) const override {
-    return native::connect(accepted, shared_);
+    return h2::connect(accepted, common_);
   }
 
  private:
-  const shared& shared_;
+  const common& common_;
 };
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::h2

@@ -21,6 +21,9 @@ struct limits {
   /// Answers that wait for the peer; while there are more, streams that open and calls about to be
   /// run get REFUSED_STREAM. Guessed: a few answers of the largest size.
   std::size_t output_bytes_max = std::size_t{16} * 1024 * 1024;
+  /// Streams whose handlers have suspended or been handed on, also of those that the peer has given
+  /// up (--grpc-handlers-max); above: REFUSED_STREAM. One less are handed on.
+  unsigned handlers_max = 1000;
   /// Acknowledgements (of PING and SETTINGS) that wait for the peer; above, the connection ends.
   unsigned acks_max = 1000;
   /// From the accept to the end of the peer's first SETTINGS.

@@ -8,15 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "grpc/fields.hpp"
-#include "grpc/peer.hpp"
 #include "http/h1/syntax.hpp"
+#include "http/h2/endpoint.hpp"
 #include "http/worker_local.hpp"
 
-namespace bwos::server::http2 {
+namespace bwos::server::h2 {
 namespace {
-
-using h2::field;
 
 constexpr std::array<field, 1> continue_header{field{":status", "100"}};
 
@@ -41,15 +38,18 @@ std::string_view code_of(status what) noexcept {
 }  // namespace
 
 /// In the lane, and back.
-struct exchange::long_run final : continuation, inbox_entry {
-  long_run(exchange& one, std::size_t at) noexcept
-      : continuation(&on_turn), of(&one), where(at), since(metrics::now_ticks()) {
-    is_request = true;
-  }
+struct request_stream::long_run final : continuation, handed_on_stream {
+  long_run(request_stream& one, std::size_t at) noexcept
+      : continuation(&on_turn),
+        handed_on_stream(one.in_),
+        of(&one),
+        where(at),
+        since(metrics::now_ticks()) {}
   static void on_turn(continuation& self, disposition how) noexcept;
   void answer() noexcept;
 
-  exchange* of;  // null: the connection has gone with the threads, and this goes with the lane
+  request_stream*
+      of;  // null: the connection has gone with the threads, and this goes with the lane
   const std::size_t where;
   const metrics::ticks since;
   lane_entry place;
@@ -58,31 +58,31 @@ struct exchange::long_run final : continuation, inbox_entry {
   std::atomic<bool> cancelled{false};
 };
 
-exchange::exchange(requests& in) noexcept : in_(in) {
+request_stream::request_stream(requests& in) noexcept : in_(in) {
   take_rest(true);
 }
 
-exchange::~exchange() = default;
+request_stream::~request_stream() = default;
 
 /// On a worker. As its last act it gives itself back, or goes.
-void exchange::long_run::on_turn(continuation& self, disposition how) noexcept {
+void request_stream::long_run::on_turn(continuation& self, disposition how) noexcept {
   auto& run = static_cast<long_run&>(self);
   if (how == disposition::run) {
     // [request.cancelled] relaxed: a hint not to begin; nothing is read on its strength. Partner:
     // [request.cancel].
     if (!run.cancelled.load(std::memory_order_relaxed)) run.answer();
-    return run.of->in_.peer_.give_back(run);
+    return run.of->in_.at_.give_back(run);
   }
   if (run.of == nullptr) {
     delete &run;
     return;
   }
-  exchange& discarded = *run.of;
+  request_stream& discarded = *run.of;
   discarded.run_.reset();
-  discarded.in_.peer_.one_discarded();
+  discarded.in_.at_.one_discarded();
 }
 
-void exchange::long_run::answer() noexcept {
+void request_stream::long_run::answer() noexcept {
   const http1::context& shared = of->in_.shared_;
   const metrics::ticks begun = metrics::now_ticks();
   try {
@@ -97,12 +97,12 @@ void exchange::long_run::answer() noexcept {
 
 // The request.
 
-void exchange::on_field(std::string_view name, std::string_view value) {
+void request_stream::on_field(std::string_view name, std::string_view value) {
   if (may_be_call_ && !name.starts_with(':')) {  // pseudo-fields come first
     fields_.append(name).append(1, '\0').append(value).append(1, '\0');
   }
   if (name == "content-type") {
-    if (may_be_call_ && native::is_grpc_content_type(value)) return in_.hand_over(*this);
+    if (may_be_call_ && in_.at_.of().calls->is_call(value)) return in_.hand_over(*this);
     if (content_type_.empty()) content_type_ = value;
   } else if (name == ":method") {
     read_method(value);
@@ -117,18 +117,18 @@ void exchange::on_field(std::string_view name, std::string_view value) {
   }
 }
 
-void exchange::object(status why) noexcept {
+void request_stream::object(status why) noexcept {
   if (objection_ == status::ok) objection_ = why;
 }
 
-void exchange::read_method(std::string_view value) {
+void request_stream::read_method(std::string_view value) {
   if (value == "GET") {
     verb_ = method::get;
   } else if (value == "HEAD") {
     verb_ = method::head;
   } else if (value == "POST") {
     verb_ = method::post;
-    may_be_call_ = !in_.shared_.http2.methods.empty();
+    may_be_call_ = in_.at_.has_calls();
   } else if (value == "OPTIONS") {
     verb_ = method::options;
   } else if (value == "CONNECT") {
@@ -138,12 +138,12 @@ void exchange::read_method(std::string_view value) {
   }
 }
 
-void exchange::read_host(std::string_view value) {
+void request_stream::read_host(std::string_view value) {
   if (!http1::is_host(value)) object(status::bad_request);
 }
 
 /// nghttp2 has seen to it that it is a number, and compares it with what comes.
-void exchange::read_length(std::string_view value) {
+void request_stream::read_length(std::string_view value) {
   std::size_t size = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), size);
   if (error != std::errc() || size > in_.shared_.limits.body_bytes_max) {
@@ -151,12 +151,12 @@ void exchange::read_length(std::string_view value) {
   }
 }
 
-void exchange::read_expect(std::string_view value) {
+void request_stream::read_expect(std::string_view value) {
   expects_continue_ = http1::is_lower_case_of(value, "100-continue");
   if (!expects_continue_) object(status::expectation_failed);
 }
 
-void exchange::on_header(bool too_large) {
+void request_stream::on_header(bool too_large) {
   taken_up_ = in_.session_.now();
   std::string().swap(fields_);
   may_be_call_ = false;
@@ -168,12 +168,12 @@ void exchange::on_header(bool too_large) {
   if (expects_continue_) in_.awaits_continue_ = true;
 }
 
-void exchange::on_data(std::span<const std::byte> bytes, bool /*last*/) {
+void request_stream::on_data(std::span<const std::byte> bytes, bool /*last*/) {
   in_.session_.consume(*this, bytes.size());  // keep() has bounds of its own
   expects_continue_ = false;
   if (answered_) {
     dropped_bytes_ += bytes.size();
-    if (dropped_bytes_ > linger_bytes_max) in_.session_.reset(*this, h2::error::none);
+    if (dropped_bytes_ > linger_bytes_max) in_.session_.reset(*this, error::none);
     return;
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -183,13 +183,13 @@ void exchange::on_data(std::span<const std::byte> bytes, bool /*last*/) {
   if (!in_.keep(*this, text)) refuse(status::service_unavailable);
 }
 
-void exchange::on_end() {
+void request_stream::on_end() {
   in_.wait_no_more(*this);
   taken_up_ = in_.session_.now();
   if (!answered_) in_.complete(*this);
 }
 
-void exchange::on_closed(h2::error /*why*/) {
+void request_stream::on_closed(error /*why*/) {
   open_ = false;
   in_.wait_no_more(*this);
   if (run_) {
@@ -200,7 +200,7 @@ void exchange::on_closed(h2::error /*why*/) {
   if (!ready_) in_.release(*this);
 }
 
-request exchange::asked() const noexcept {
+request request_stream::asked() const noexcept {
   const std::string_view target = target_;
   const std::size_t mark = std::min(target.find('?'), target.size());
   return {.verb = verb_,
@@ -214,16 +214,16 @@ request exchange::asked() const noexcept {
 // The answer.
 
 /// What comes of its body yet is dropped, within the bounds of HTTP/1.1's last answers.
-void exchange::refuse(status why) {
+void request_stream::refuse(status why) {
   expects_continue_ = false;
   in_.shared_.metrics.here().request(in_.shared_.routes.other(), number_of(why));
   answer(why == status::service_unavailable ? busy_response() : error_response(why));
   in_.drop_content(*this);
 }
 
-void exchange::answer(const response& what) {
+void request_stream::answer(const response& what) {
   answered_ = true;
-  in_.peer_.note_answer();
+  in_.at_.note_answer();
   if (in_.shared_.log != nullptr) [[unlikely]]
     note(what);
   worker_local& worker = this_worker();
@@ -249,10 +249,10 @@ void exchange::answer(const response& what) {
 }
 
 /// To the access log.
-void exchange::note(const response& what) const {
+void request_stream::note(const response& what) const {
   const request from = asked();
   const auto took = clock::now() - taken_up_;
-  in_.shared_.log->note({.socket = in_.peer_.socket(),
+  in_.shared_.log->note({.socket = in_.at_.socket(),
                          .protocol = "HTTP/2",
                          .method = name_of(from.verb),
                          .path = from.path,
@@ -263,48 +263,47 @@ void exchange::note(const response& what) const {
 
 // All of them.
 
+requests::requests(endpoint& of, const http1::context& shared) noexcept
+    : at_(of), session_(of.session()), shared_(shared) {}
+
 requests::~requests() {
-  while (exchange* const each = newest_) {
+  while (request_stream* const each = newest_) {
     newest_ = each->older_;
     if (each->run_) each->run_.release()->of = nullptr;  // the lane discards it yet
     delete each;
   }
 }
 
-h2::stream* requests::open() {
-  auto* const made = new exchange(*this);
+stream& requests::open() {
+  auto* const made = new request_stream(*this);
   made->older_ = newest_;
   if (newest_ != nullptr) newest_->newer_ = made;
   newest_ = made;
-  return made;
+  return *made;
 }
 
-requests::rest requests::run(clock::time_point now) {
-  const bool owed = peer_.owes();
-  if (!owed) expire(now);
+void requests::run(clock::time_point now) {
+  if (!at_.owes()) expire(now);
   if (std::exchange(awaits_continue_, false)) invite();
   left_ = run_ready(now);
-  if (owed && !peer_.has_left()) renew(now);
-  return left_;
 }
 
-/// While answers were owed nothing was received: what the peer has sent meanwhile is not late.
 void requests::renew(clock::time_point now) noexcept {
-  for (exchange* each = soonest_; each != nullptr; each = each->later_) {
+  for (request_stream* each = soonest_; each != nullptr; each = each->later_) {
     each->deadline_ = now + shared_.limits.body_timeout;
   }
 }
 
-void requests::sweep() {
-  for (exchange* each = newest_; each != nullptr;) {
-    exchange& which = *std::exchange(each, each->older_);
+void requests::sweep(clock::time_point /*now*/) {
+  for (request_stream* each = newest_; each != nullptr;) {
+    request_stream& which = *std::exchange(each, each->older_);
     if (!which.open_ || !session_.is_stalled(which)) continue;
     count_timeout(metrics::timeout::write);
-    session_.reset(which, h2::error::cancel);
+    session_.reset(which, error::cancel);
   }
 }
 
-requests::rest requests::run_ready(clock::time_point now) {
+rest requests::run_ready(clock::time_point now) {
   const bool from_lane = std::exchange(left_, rest::nothing) == rest::long_one;
   const metrics::ticks begun = metrics::now_ticks();
   const bool late = shared_.queue_age.exceeded(now);
@@ -314,13 +313,13 @@ requests::rest requests::run_ready(clock::time_point now) {
   unsigned answered = 0;
   rest left = rest::nothing;
   while (ready_ != nullptr && left == rest::nothing) {
-    exchange& each = *ready_;
+    request_stream& each = *ready_;
     const request asked = each.asked();
     const std::size_t where = shared_.routes.find(asked.path);
     const route& entry = shared_.routes[where];
     const bool is_long = shared_.times.is_long(where) && !(from_lane && answered == 0);
     const bool shed = !entry.vital && (late || (is_long && shared_.queue_age.exceeded_in_lane()));
-    const bool goes_alone = is_long && peer_.hands_on();
+    const bool goes_alone = is_long && at_.hands_on();
     if (each.open_ && is_long && !shed && !goes_alone) {
       left = rest::long_one;
       break;
@@ -332,8 +331,8 @@ requests::rest requests::run_ready(clock::time_point now) {
       release(each);
       continue;
     }
-    if (session_.waiting_bytes() > shared_.http2.http2.output_bytes_max) {
-      session_.reset(each, h2::error::refused_stream);
+    if (session_.waiting_bytes() > at_.of().bounds.output_bytes_max) {
+      session_.reset(each, error::refused_stream);
       continue;
     }
     if (goes_alone && !shed) {
@@ -359,18 +358,18 @@ requests::rest requests::run_ready(clock::time_point now) {
 }
 
 /// To the lane, if the connection has not too many there already.
-void requests::hand_on(exchange& which, std::size_t route) {
-  if (!peer_.may_hand_on()) return session_.reset(which, h2::error::refused_stream);
-  which.run_ = std::make_unique<exchange::long_run>(which, route);
-  peer_.one_handed_on();
+void requests::hand_on(request_stream& which, std::size_t route) {
+  if (!at_.may_hand_on()) return session_.reset(which, error::refused_stream);
+  which.run_ = std::make_unique<request_stream::long_run>(which, route);
+  at_.one_handed_on();
   shared_.workers.post_long(*which.run_, which.run_->place);
 }
 
 void requests::take(inbox_entry& ended) {
-  const auto& run = static_cast<exchange::long_run&>(ended);
-  exchange& which = *run.of;
-  const std::unique_ptr<exchange::long_run> owned = std::move(which.run_);
-  peer_.one_came_back();
+  const auto& run = static_cast<request_stream::long_run&>(ended);
+  request_stream& which = *run.of;
+  const std::unique_ptr<request_stream::long_run> owned = std::move(which.run_);
+  at_.one_came_back();
   if (!which.open_) {
     drop_content(which);
     return release(which);
@@ -383,23 +382,23 @@ void requests::take(inbox_entry& ended) {
 }
 
 void requests::lost() noexcept {
-  for (exchange* each = newest_; each != nullptr; each = each->older_) {
+  for (request_stream* each = newest_; each != nullptr; each = each->older_) {
     // [request.lost] relaxed: it publishes nothing but itself. Partner: [request.cancelled].
     if (each->run_) each->run_->cancelled.store(true, std::memory_order_relaxed);
   }
 }
 
 void requests::bury(inbox_entry& ended) noexcept {
-  static_cast<exchange::long_run&>(ended).of->run_.reset();
-  peer_.one_came_back();
+  static_cast<request_stream::long_run&>(ended).of->run_.reset();
+  at_.one_came_back();
 }
 
 void requests::expire(clock::time_point now) {
   while (soonest_ != nullptr && soonest_->deadline_ <= now) {
-    exchange& late = *soonest_;
+    request_stream& late = *soonest_;
     wait_no_more(late);
     if (late.answered_) {
-      session_.reset(late, h2::error::none);
+      session_.reset(late, error::none);
       continue;
     }
     shared_.metrics.here().timed_out(metrics::timeout::body);
@@ -410,19 +409,19 @@ void requests::expire(clock::time_point now) {
 
 /// Those who wait for it are told to send their bodies, unless they have begun (RFC 9110, 10.1.1).
 void requests::invite() {
-  for (exchange* each = soonest_; each != nullptr; each = each->later_) {
+  for (request_stream* each = soonest_; each != nullptr; each = each->later_) {
     if (std::exchange(each->expects_continue_, false)) session_.inform(*each, continue_header);
   }
 }
 
-void requests::complete(exchange& which) noexcept {
+void requests::complete(request_stream& which) noexcept {
   which.ready_ = true;
   *ready_end_ = &which;
   ready_end_ = &which.next_ready_;
 }
 
 /// Headers end one after the other, so that the list is in the order of its deadlines.
-void requests::wait_for_body(exchange& which) noexcept {
+void requests::wait_for_body(request_stream& which) noexcept {
   which.waits_ = true;
   which.deadline_ = session_.now() + shared_.limits.body_timeout;
   which.sooner_ = latest_;
@@ -430,27 +429,27 @@ void requests::wait_for_body(exchange& which) noexcept {
   latest_ = &which;
 }
 
-void requests::wait_no_more(exchange& which) noexcept {
+void requests::wait_no_more(request_stream& which) noexcept {
   if (!std::exchange(which.waits_, false)) return;
   (which.sooner_ != nullptr ? which.sooner_->later_ : soonest_) = which.later_;
   (which.later_ != nullptr ? which.later_->sooner_ : latest_) = which.sooner_;
 }
 
 /// False: the connection has too much already.
-bool requests::keep(exchange& which, std::string_view bytes) {
+bool requests::keep(request_stream& which, std::string_view bytes) {
   if (content_bytes_ + bytes.size() > bodies_max * shared_.limits.body_bytes_max) return false;
   which.content_.append(bytes);
   content_bytes_ += bytes.size();
   return true;
 }
 
-void requests::drop_content(exchange& which) noexcept {
+void requests::drop_content(request_stream& which) noexcept {
   content_bytes_ -= which.content_.size();
   std::string().swap(which.content_);
 }
 
 /// It is a call: a stream of the peer's takes its place, and what has come of it.
-void requests::hand_over(exchange& call) {
+void requests::hand_over(request_stream& call) {
   std::vector<field> read{{":method", "POST"}, {":path", call.target_}};
   std::string_view rest = call.fields_;
   const auto take = [&rest] {
@@ -462,14 +461,14 @@ void requests::hand_over(exchange& call) {
     const std::string_view name = take();
     read.push_back({name, take()});
   }
-  session_.pass(call, peer_.open_call(), read);
+  session_.pass(call, at_.open_call(), read);
   release(call);
 }
 
-void requests::release(exchange& which) noexcept {
+void requests::release(request_stream& which) noexcept {
   if (which.older_ != nullptr) which.older_->newer_ = which.newer_;
   (which.newer_ != nullptr ? which.newer_->older_ : newest_) = which.older_;
   delete &which;
 }
 
-}  // namespace bwos::server::http2
+}  // namespace bwos::server::h2

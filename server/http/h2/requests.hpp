@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP requests on one HTTP/2 connection (RFC 9113, 8): each stream is one, answered by the routes
 // that answer HTTP/1.1's, within the same limits. One that turns out to be a call of gRPC goes to
-// the peer as such. One of a route that is long goes to the lane by itself, and its answer comes
-// back through the peer's inbox.
+// the connection's calls. One of a route that is long goes to the lane by itself, and its answer
+// comes back through the connection's inbox.
 //
 // One thread at a time: the runner of the connection; but a request in the lane is read by the
 // thread that answers it, and its runner changes nothing of it meanwhile.
@@ -19,23 +19,21 @@
 
 #include "http/h1/connection.hpp"
 #include "http/h2/session.hpp"
+#include "http/h2/streams.hpp"
 #include "net/reply_inbox.hpp"
 
-namespace bwos::server::native {
-class peer;
-}  // namespace bwos::server::native
+namespace bwos::server::h2 {
 
-namespace bwos::server::http2 {
-
+class endpoint;
 class requests;
 
 /// A request, from its stream's header to its answer. Its owner's alone to use.
-class exchange final : public h2::stream {
+class request_stream final : public stream {
  public:
   using clock = std::chrono::steady_clock;
 
-  explicit exchange(requests& in) noexcept;
-  ~exchange();
+  explicit request_stream(requests& in) noexcept;
+  ~request_stream();
 
  private:
   friend class requests;
@@ -45,8 +43,8 @@ class exchange final : public h2::stream {
   void on_header(bool too_large) override;
   void on_data(std::span<const std::byte> bytes, bool last) override;
   void on_end() override;
-  void on_closed(h2::error why) override;
-  std::span<const h2::field> trailers() override { return {}; }
+  void on_closed(error why) override;
+  std::span<const field> trailers() override { return {}; }
 
   void read_method(std::string_view value);
   void read_host(std::string_view value);
@@ -59,12 +57,12 @@ class exchange final : public h2::stream {
   void note(const response& what) const;
 
   requests& in_;
-  std::unique_ptr<long_run> run_;  // while it is in the lane, and until its answer is taken back
-  exchange* newer_ = nullptr;      // of all of a connection
-  exchange* older_ = nullptr;
-  exchange* next_ready_ = nullptr;
-  exchange* sooner_ = nullptr;  // of those whose body is waited for
-  exchange* later_ = nullptr;
+  std::unique_ptr<long_run> run_;    // while it is in the lane, and until its answer is taken back
+  request_stream* newer_ = nullptr;  // of all of a connection
+  request_stream* older_ = nullptr;
+  request_stream* next_ready_ = nullptr;
+  request_stream* sooner_ = nullptr;  // of those whose body is waited for
+  request_stream* later_ = nullptr;
   clock::time_point deadline_;  // of its body
   clock::time_point taken_up_;  // its header's end, or all of it
   std::string target_;
@@ -86,72 +84,58 @@ class exchange final : public h2::stream {
 };
 
 /// All of a connection's.
-class requests {
+class requests final : public stream_kind {
  public:
-  using clock = exchange::clock;
+  using clock = request_stream::clock;
 
-  /// What is left when a turn is over: nothing; some, for others had to wait long enough; a long
-  /// one, where the whole connection has to go to the lane with it.
-  enum class rest : std::uint8_t { nothing, some, long_one };
+  requests(endpoint& of, const http1::context& shared) noexcept;
+  ~requests() override;
 
-  requests(native::peer& of, h2::session& session, const http1::context& shared) noexcept
-      : peer_(of), session_(session), shared_(shared) {}
-  requests(const requests&) = delete;
-  requests& operator=(const requests&) = delete;
-  ~requests();
-
-  // May throw std::bad_alloc; then the connection ends.
-
-  [[nodiscard]] h2::stream* open();
+  [[nodiscard]] stream& open() override;
   /// Answers what is complete, as long as its turn lasts, and whose body comes too late. After a
   /// `long_one` this is its turn: the first that it answers.
-  rest run(clock::time_point now);
-
-  [[nodiscard]] rest left() const noexcept { return left_; }
-  /// Of the peer's inbox: one that was in the lane is answered.
-  void take(inbox_entry& ended);
-  /// The connection has ended: what is in the lane is not run any more.
-  void lost() noexcept;
-  /// Behind that, of the peer's inbox.
-  void bury(inbox_entry& ended) noexcept;
-  /// Behind session::watch_windows(): gives up answers that their windows do not let go
-  /// (--write-timeout).
-  void sweep();
-  /// When run() is wanted at the latest, though nothing comes.
-  [[nodiscard]] clock::time_point deadline() const noexcept {
+  void run(clock::time_point now) override;
+  [[nodiscard]] rest left() const noexcept override { return left_; }
+  void renew(clock::time_point now) noexcept override;
+  void take(inbox_entry& ended) override;
+  /// What is in the lane is not run any more.
+  void lost() noexcept override;
+  void bury(inbox_entry& ended) noexcept override;
+  /// Gives up answers that their windows do not let go (--write-timeout).
+  void sweep(clock::time_point now) override;
+  [[nodiscard]] clock::time_point deadline() const noexcept override {
     return soonest_ == nullptr ? clock::time_point::max() : soonest_->deadline_;
   }
   /// One of the connection's deadlines has passed.
   void count_timeout(metrics::timeout which) const { shared_.metrics.here().timed_out(which); }
 
  private:
-  friend class exchange;
+  friend class request_stream;
 
   rest run_ready(clock::time_point now);
-  void hand_on(exchange& which, std::size_t route);
+  void hand_on(request_stream& which, std::size_t route);
   void expire(clock::time_point now);
-  void renew(clock::time_point now) noexcept;
   void invite();
-  void complete(exchange& which) noexcept;
-  void wait_for_body(exchange& which) noexcept;
-  void wait_no_more(exchange& which) noexcept;
-  [[nodiscard]] bool keep(exchange& which, std::string_view bytes);
-  void drop_content(exchange& which) noexcept;
+  void complete(request_stream& which) noexcept;
+  void wait_for_body(request_stream& which) noexcept;
+  void wait_no_more(request_stream& which) noexcept;
+  [[nodiscard]] bool keep(request_stream& which, std::string_view bytes);
+  void drop_content(request_stream& which) noexcept;
   [[nodiscard]] bool is_busy() const noexcept;
-  void hand_over(exchange& call);
-  void release(exchange& which) noexcept;
+  void hand_over(request_stream& call);
+  void release(request_stream& which) noexcept;
 
-  native::peer& peer_;
-  h2::session& session_;
+  endpoint& at_;
+  session& session_;
   const http1::context& shared_;
-  exchange* newest_ = nullptr;
-  exchange* ready_ = nullptr;  // the first of them
-  exchange** ready_end_ = &ready_;
-  exchange* soonest_ = nullptr;
-  exchange* latest_ = nullptr;
+  request_stream* newest_ = nullptr;
+  request_stream* ready_ = nullptr;  // the first of them
+  request_stream** ready_end_ = &ready_;
+  request_stream* soonest_ = nullptr;
+  request_stream* latest_ = nullptr;
   std::size_t content_bytes_ = 0;  // of all
   rest left_ = rest::nothing;
   bool awaits_continue_ = false;  // one of those whose body is waited for does
 };
 
-}  // namespace bwos::server::http2
+}  // namespace bwos::server::h2

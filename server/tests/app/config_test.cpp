@@ -354,7 +354,7 @@ TEST(config, serves_grpc_natively_where_it_can_unless_told_otherwise) {
   EXPECT_EQ(all.grpc_by, grpc_kind::native);
   EXPECT_EQ(all.native.message_bytes_max, 5U);
   EXPECT_EQ(all.http2.streams_max, 6U);
-  EXPECT_EQ(all.native.handlers_max, 7U);
+  EXPECT_EQ(all.http2.handlers_max, 7U);
   EXPECT_EQ(all.http2.header_bytes_max, 1024U);
   EXPECT_EQ(all.http2.output_bytes_max, 2048U);
   EXPECT_EQ(all.http2.request_bytes_max, 3U << 20);

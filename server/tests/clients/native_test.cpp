@@ -224,10 +224,11 @@ TEST_P(grpc_native, handlers_that_suspend_are_answered_whoever_resumes_them) {
   native::method_table methods;
   methods.unary("/test/Suspend", &suspends);
   const std::atomic<bool> staying{false};
-  const native::shared shared{running.threads->workers(), running.drain,  running.registry, methods,
-                              running.settings.http2,     running.limits, staying};
+  const native::served_methods served(methods, running.limits);
+  const h2::common shared{running.threads->workers(), running.drain, running.registry,
+                          running.settings.http2,     staying,       &served};
   const auto listener = running.threads->listen("127.0.0.1:0", 100);
-  const native::factory connections(shared);
+  const h2::factory connections(shared);
   listener->start(connections, 100);
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;
@@ -304,10 +305,11 @@ TEST_P(grpc_native, streams_whose_handlers_wander_lose_nothing_and_end) {
   native::method_table methods;
   methods.both_streams("/test/Wander", &wanders);
   const std::atomic<bool> staying{false};
-  const native::shared shared{running.threads->workers(), running.drain,  running.registry, methods,
-                              running.settings.http2,     running.limits, staying};
+  const native::served_methods served(methods, running.limits);
+  const h2::common shared{running.threads->workers(), running.drain, running.registry,
+                          running.settings.http2,     staying,       &served};
   const auto listener = running.threads->listen("127.0.0.1:0", 100);
-  const native::factory connections(shared);
+  const h2::factory connections(shared);
   listener->start(connections, 100);
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;

@@ -24,7 +24,7 @@
 #include <utility>
 
 #include "app/services.hpp"
-#include "grpc/peer.hpp"
+#include "grpc/calls.hpp"
 #include "tests/http/demo_site.hpp"
 
 namespace bwos::server::native {
@@ -64,7 +64,8 @@ struct server_side {
   const http_limits http{.body_bytes_max = 300};
   route_times times{0, site.routes.count()};
   const queue_age_bound queue_age{nullptr, 0us};
-  const shared of{workers, site.drain, counters, methods, http2, calls, leaving};
+  const served_methods served{methods, calls};
+  const h2::common of{workers, site.drain, counters, http2, leaving, &served};
   const http1::context context{workers, site.drain, site.routes, counters,
                                http,    times,      queue_age,   of};
 };
@@ -185,7 +186,7 @@ class connection {
     return when;
   }
 
-  peer peer_;
+  h2::endpoint peer_;
 };
 
 constexpr std::string_view opening("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 24 + 9);

@@ -17,7 +17,7 @@
 #include "app/baselines.hpp"
 #include "grpc/batch_turn.hpp"
 #include "grpc/server.hpp"
-#include "tests/grpc/peer_harness.hpp"
+#include "tests/grpc/calls_harness.hpp"
 
 namespace bwos::server::native::test {
 namespace {
@@ -130,8 +130,9 @@ std::string calls_of_take(int count = calls) {
   return bytes;
 }
 
-struct batch_harness : peer_harness {
-  explicit batch_harness(const call_limits& limits = {}) : peer_harness({}, limits) {
+struct batch_harness : calls_harness {
+  explicit batch_harness(const call_limits& limits = {}, const h2::limits& http2 = {})
+      : calls_harness(http2, limits) {
     methods().unary("/test/Take", &take);
     takes = 200us;
     taken = 0;
@@ -240,7 +241,7 @@ TEST(native_batch,
   for (const bool before : {true, false}) {
     batch_harness connection;
     const std::string bytes = preface + frame(settings, none, 0, "") + calls_of_take();
-    auto other = std::make_unique<peer>(connection.of(), stream_waker{}, connection.now);
+    auto other = std::make_unique<h2::endpoint>(connection.of(), stream_waker{}, connection.now);
     other->feed(std::as_bytes(std::span(bytes)), connection.now);
     while (other->has_left()) other->look(connection.now);
     EXPECT_EQ(connection.workers().posted(), calls - 1U);
@@ -252,7 +253,7 @@ TEST(native_batch,
 }
 
 TEST(native_batch, handing_on_makes_no_call_refused) {
-  batch_harness connection({.handlers_max = 3});
+  batch_harness connection({}, {.handlers_max = 3});
   connection.feed(calls_of_take());
   EXPECT_EQ(connection.workers().posted(), 2U);  // the others found no room there
   connection.run_posted();
@@ -475,8 +476,9 @@ struct running_server {
   std::atomic<bool> leaving{false};
   const std::unique_ptr<runtime> threads = make_runtime(settings);
   const std::unique_ptr<port> listener = threads->listen("127.0.0.1:0", 100);
-  const shared of{threads->workers(), drain, registry, methods, settings.http2, limits, leaving};
-  const factory connections{of};
+  const served_methods served{methods, limits};
+  const h2::common of{threads->workers(), drain, registry, settings.http2, leaving, &served};
+  const h2::factory connections{of};
 };
 
 class client {

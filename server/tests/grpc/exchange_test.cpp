@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "grpc/compression.hpp"
-#include "tests/grpc/peer_harness.hpp"
+#include "tests/grpc/calls_harness.hpp"
 
 namespace {
 int allocations = 0;    // by `new`
@@ -112,9 +112,9 @@ task<rpc::status> refuses_all(rpc::context& call, rpc::reader<HelloRequest>&,
   co_return rpc::status{rpc::code::not_found, "no"};
 }
 
-struct stream_harness : peer_harness {
+struct stream_harness : calls_harness {
   explicit stream_harness(const h2::limits& http2 = {}, const call_limits& calls = {})
-      : peer_harness(http2, calls) {
+      : calls_harness(http2, calls) {
     methods().both_streams("/test/Echo", &echoes);
     methods().server_stream("/test/Pour", &pours);
     methods().client_stream("/test/Sleep", &sleeps);
@@ -540,7 +540,7 @@ TEST(native_stream_end, an_upload_that_breaks_off_inside_a_message_reaches_its_r
 TEST(native_stream_end, a_peer_goes_with_handlers_that_nobody_will_go_on_with) {
   stream_harness connection;
   {
-    peer tested(connection.of(), {}, connection.now);
+    h2::endpoint tested(connection.of(), {}, connection.now);
     const std::string bytes = preface + frame(settings, none, 0, "") + open(1, "/test/Echo") +
                               call_frames(3, "1000", "/test/Pour");
     tested.feed(std::as_bytes(std::span(bytes)), connection.now);

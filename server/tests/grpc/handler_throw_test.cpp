@@ -16,7 +16,7 @@
 
 #include "app/baselines.hpp"
 #include "base/throw_log.hpp"
-#include "grpc/peer.hpp"
+#include "grpc/calls.hpp"
 #include "http/h1/connection.hpp"
 #include "tcp_client.hpp"
 #include "tests/http/demo_site.hpp"
@@ -98,13 +98,13 @@ class throwing_server {
   const std::atomic<bool> leaving_{false};
   const std::unique_ptr<runtime> running_ = make_runtime(settings_);
   const queue_age_bound queue_age_{running_->workers_of_ours(), {}};
-  const shared http2_{.workers = running_->workers(),
-                      .drain = site_.drain,
-                      .metrics = metrics_,
-                      .methods = methods_,
-                      .http2 = settings_.http2,
-                      .calls = settings_.native,
-                      .leaving = leaving_};
+  const served_methods served_{methods_, settings_.native};
+  const h2::common http2_{.workers = running_->workers(),
+                          .drain = site_.drain,
+                          .metrics = metrics_,
+                          .bounds = settings_.http2,
+                          .leaving = leaving_,
+                          .calls = &served_};
   const http1::context http_{.workers = running_->workers(),
                              .drain = site_.drain,
                              .routes = site_.routes,

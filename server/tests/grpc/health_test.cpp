@@ -7,7 +7,7 @@
 #include <string>
 
 #include "grpc/health.hpp"
-#include "tests/grpc/peer_harness.hpp"
+#include "tests/grpc/calls_harness.hpp"
 
 namespace bwos::server::native::test {
 namespace {
@@ -16,7 +16,7 @@ const std::string serving = message("\x08\x01");
 const std::string not_serving = message("\x08\x02");
 const std::string reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 
-struct health_harness : peer_harness {
+struct health_harness : calls_harness {
   health_harness() { add_health(methods(), draining); }
 
   void watch(std::uint32_t stream) {

@@ -14,7 +14,7 @@
 
 #include "grpc/compression.hpp"
 #include "grpc/health.hpp"
-#include "tests/grpc/peer_harness.hpp"
+#include "tests/grpc/calls_harness.hpp"
 
 namespace bwos::server::native::test {
 namespace {
@@ -94,7 +94,7 @@ h2::limits four_mib() {
 }
 
 TEST(native_budget, what_handlers_keep_is_charged_expanded_until_they_have_ended) {
-  peer_harness connection(four_mib());
+  calls_harness connection(four_mib());
   connection.begin();
   const std::string bomb = named(std::string(mib, 'x'));
   for (const std::uint32_t stream : {1U, 3U, 5U, 7U}) {
@@ -119,7 +119,7 @@ TEST(native_budget, what_handlers_keep_is_charged_expanded_until_they_have_ended
 }
 
 TEST(native_budget, what_comes_as_it_is_is_charged_too) {
-  peer_harness connection(four_mib());
+  calls_harness connection(four_mib());
   connection.begin();
   const std::string large = message(named(std::string(mib - 100, 'x')));
   for (std::uint32_t i = 0; i < 6; ++i) {
@@ -139,7 +139,7 @@ TEST(native_budget, what_comes_as_it_is_is_charged_too) {
 
 /// Two bytes each on the wire, in memory eight times as much (UnknownFieldSet).
 TEST(native_budget, what_protobuf_makes_of_a_message_is_what_is_charged) {
-  peer_harness connection(four_mib());
+  calls_harness connection(four_mib());
   connection.begin();
   std::string fields;
   for (int i = 0; i < 100'000; ++i) fields += "\x78\x01";
@@ -152,7 +152,7 @@ TEST(native_budget, what_protobuf_makes_of_a_message_is_what_is_charged) {
 }
 
 TEST(native_budget, a_ratio_bounds_what_a_message_becomes) {
-  peer_harness connection({}, {.inflate_ratio_max = 100});
+  calls_harness connection({}, {.inflate_ratio_max = 100});
   connection.begin();
   connection.feed(gzipped_call(1, hello_path, named(std::string(100'000, 'x'))) +
                   gzipped_call(3, hello_path, named("hardly smaller")));
@@ -174,7 +174,7 @@ task<rpc::status> keeps(rpc::context&, rpc::reader<helloworld::HelloRequest>& re
 }
 
 TEST(native_budget, a_streams_message_is_charged_until_its_handler_has_another) {
-  peer_harness connection(four_mib());
+  calls_harness connection(four_mib());
   connection.methods().both_streams("/test/Keep", &keeps);
   connection.begin();
   const std::string bomb = named(std::string(mib, 'x'));
@@ -194,7 +194,7 @@ TEST(native_budget, a_streams_message_is_charged_until_its_handler_has_another) 
 }
 
 TEST(native_budget, a_streams_message_that_expands_beyond_its_limit_is_told_as_a_unary_ones) {
-  peer_harness connection({}, {.message_bytes_max = 1000});
+  calls_harness connection({}, {.message_bytes_max = 1000});
   connection.methods().both_streams("/test/Keep", &keeps);
   connection.begin();
   connection.feed(header_frame(1, request_header("/test/Keep", {{"grpc-encoding", "gzip"}})));
@@ -203,7 +203,7 @@ TEST(native_budget, a_streams_message_that_expands_beyond_its_limit_is_told_as_a
 }
 
 TEST(native_budget, a_method_may_bound_its_requests) {
-  peer_harness connection;
+  calls_harness connection;
   connection.methods().unary("/test/Little", &wait, {.request_bytes_max = 100});
   connection.begin();
   connection.feed(call_frames(1, std::string(99, 'x'), "/test/Little") +
@@ -215,7 +215,7 @@ TEST(native_budget, a_method_may_bound_its_requests) {
 }
 
 TEST(native_budget, a_method_may_bound_its_calls_on_a_connection) {
-  peer_harness connection;
+  calls_harness connection;
   connection.methods().both_streams("/test/Keep", &keeps, {.calls_max = 2});
   connection.begin();
   for (const std::uint32_t stream : {1U, 3U, 5U}) {
@@ -235,7 +235,7 @@ TEST(native_budget, a_method_may_bound_its_calls_on_a_connection) {
 }
 
 TEST(native_budget, health_and_reflection_take_names_and_few_streams) {
-  peer_harness connection;
+  calls_harness connection;
   add_health(connection.methods(), connection.draining);
   connection.begin();
   const std::string reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";

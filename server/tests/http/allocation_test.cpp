@@ -21,7 +21,7 @@
 
 #include "app/baselines.hpp"
 #include "counting_new.hpp"
-#include "grpc/peer.hpp"
+#include "grpc/calls.hpp"
 #include "http/h1/connection.hpp"
 #include "http/h1/parser.hpp"
 #include "tests/http/demo_site.hpp"
@@ -123,17 +123,13 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
   if (running->facts().reactor.kind != chosen.reactor)
     GTEST_SKIP() << running->facts().reactor.note;
   const queue_age_bound queue_age(running->workers_of_ours(), chosen.queue_age_max);
-  const native::method_table no_methods;
   const h2::limits http2_limits;
-  const native::call_limits call_limits;
   const std::atomic<bool> leaving{false};
-  const native::shared http2{.workers = running->workers(),
-                             .drain = site.drain,
-                             .metrics = counters,
-                             .methods = no_methods,
-                             .http2 = http2_limits,
-                             .calls = call_limits,
-                             .leaving = leaving};
+  const h2::common http2{.workers = running->workers(),
+                         .drain = site.drain,
+                         .metrics = counters,
+                         .bounds = http2_limits,
+                         .leaving = leaving};
   const http1::context shared{.workers = running->workers(),
                               .drain = site.drain,
                               .routes = site.routes,

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "app/services.hpp"
-#include "grpc/peer.hpp"
-#include "tests/grpc/peer_harness.hpp"
+#include "grpc/calls.hpp"
+#include "tests/grpc/calls_harness.hpp"
 #include "tests/http/demo_site.hpp"
 #include "tests/http/h2/frames.hpp"
 
@@ -22,7 +22,7 @@ namespace bwos::server::native::test {
 namespace {
 
 using namespace std::chrono_literals;
-using rest = http2::requests::rest;
+using rest = h2::rest;
 
 metrics::registry& one_registry() {
   static metrics::registry one(server::test::demo_site::kinds);  // it takes milliseconds to make
@@ -45,7 +45,7 @@ class http_harness {
   explicit http_harness(const options_of_harness& how = {})
       : times(how.lane_threshold, site.routes.count()),
         how_(how),
-        tested(shared_, {}, now, &context_, how.hands_on) {
+        tested(common_, {}, now, &context_, how.hands_on) {
     if (how.with_calls) add_services(methods_, demo_services{});
   }
   ~http_harness() {
@@ -97,8 +97,8 @@ class http_harness {
   }
   [[nodiscard]] answer answer_to(std::uint32_t stream) const { return answers_in(all)[stream]; }
   /// Another connection of the same server.
-  [[nodiscard]] std::unique_ptr<peer> another() const {
-    return std::make_unique<peer>(shared_, stream_waker{}, now, &context_);
+  [[nodiscard]] std::unique_ptr<h2::endpoint> another() const {
+    return std::make_unique<h2::endpoint>(common_, stream_waker{}, now, &context_);
   }
   [[nodiscard]] std::uint64_t counted(std::string_view path, status code) const {
     return site.counted(one_registry().total(), path, code) - site.counted(before_, path, code);
@@ -119,21 +119,21 @@ class http_harness {
   const options_of_harness how_;
   method_table methods_;
   const queue_age_bound queue_age_{nullptr, 0us};
-  const shared shared_{.workers = workers,
-                       .drain = site.drain,
-                       .metrics = one_registry(),
-                       .methods = methods_,
-                       .http2 = how_.http2,
-                       .calls = how_.calls,
-                       .leaving = leaving,
-                       .parts_behind_answers = true};
+  const served_methods served_{methods_, how_.calls};
+  const h2::common common_{.workers = workers,
+                           .drain = site.drain,
+                           .metrics = one_registry(),
+                           .bounds = how_.http2,
+                           .leaving = leaving,
+                           .calls = how_.with_calls ? &served_ : nullptr,
+                           .parts_behind_answers = true};
   const http1::context context_{workers,   site.drain, site.routes, one_registry(),
-                                how_.http, times,      queue_age_,  shared_};
+                                how_.http, times,      queue_age_,  common_};
   frame_reader reader_;
 
  public:
   clock::time_point now = clock::now();
-  peer tested;
+  h2::endpoint tested;
 };
 
 fields asks(const std::string& method, const std::string& path, const fields& more = {}) {
@@ -658,7 +658,7 @@ struct lane_harness : http_harness {
   }
   static options_of_harness with_lane(bool hands_on, unsigned handlers_max) {
     options_of_harness how;
-    how.calls.handlers_max = handlers_max;
+    how.http2.handlers_max = handlers_max;
     how.lane_threshold = 1000;
     how.hands_on = hands_on;
     return how;

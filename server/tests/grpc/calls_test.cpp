@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "grpc/status_message.hpp"
-#include "tests/grpc/peer_harness.hpp"
+#include "tests/grpc/calls_harness.hpp"
 
 namespace {
 /// So many allocations by `new` succeed yet, then one fails. Below zero: all succeed.
@@ -63,7 +63,7 @@ std::string compressed(const std::string& bytes, bool as_gzip) {
 // Answers.
 
 TEST(native_call, is_answered_by_header_message_and_trailers) {
-  peer_harness connection;
+  calls_harness connection;
   const auto first = connection.begin();
   ASSERT_GE(first.size(), 2U);
   EXPECT_EQ(first[0].type, settings);
@@ -83,7 +83,7 @@ TEST(native_call, is_answered_by_header_message_and_trailers) {
 }
 
 TEST(native_call, burn_burns_what_was_asked_for_up_to_its_cap) {
-  peer_harness connection({}, {}, 5);
+  calls_harness connection({}, {}, 5);
   connection.begin();
   connection.feed(header_frame(1, request_header("/bwos.Work/Burn")) +
                   frame(data, end_stream, 1, message("\x08\x03")) +
@@ -91,7 +91,7 @@ TEST(native_call, burn_burns_what_was_asked_for_up_to_its_cap) {
                   frame(data, end_stream, 3, message("\x08\x64")));
   EXPECT_EQ(connection.answer_to(1).body, message("\x08\x03"));
   EXPECT_EQ(connection.answer_to(3).body, message("\x08\x05"));
-  peer_harness without({}, {}, 0);
+  calls_harness without({}, {}, 0);
   without.begin();
   without.feed(header_frame(1, request_header("/bwos.Work/Burn")) +
                frame(data, end_stream, 1, message("\x08\x03")));
@@ -99,7 +99,7 @@ TEST(native_call, burn_burns_what_was_asked_for_up_to_its_cap) {
 }
 
 TEST(native_call, a_message_may_be_spread_over_frames_and_padded) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   const std::string bytes = message(named("a name of some length"));
   std::string frames = header_frame(1, request_header());
@@ -113,7 +113,7 @@ TEST(native_call, a_message_may_be_spread_over_frames_and_padded) {
 }
 
 TEST(native_call, trailers_of_the_request_end_it) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   connection.feed(header_frame(1, request_header()) + frame(data, none, 1, message(named("x"))) +
                   header_frame(1, {{"x-checksum", "1"}}, end_stream));
@@ -121,7 +121,7 @@ TEST(native_call, trailers_of_the_request_end_it) {
 }
 
 TEST(native_call, a_message_borrowed_from_a_receive_outlives_it) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   // All of the message, and more of its frame to come: it must not be read from there any more.
   std::string head = header_frame(1, request_header());
@@ -218,7 +218,7 @@ std::string frames_of(const row& each, std::uint32_t stream) {
 
 TEST(native_call, each_row_has_its_status) {
   for (const row& each : rows()) {
-    peer_harness connection;
+    calls_harness connection;
     connection.begin();
     connection.feed(frames_of(each, 1));
     const answer got = connection.answer_to(1);
@@ -241,7 +241,7 @@ task<rpc::status> refuses_at_length(rpc::context&, const helloworld::HelloReques
 }
 
 TEST(native_call, a_message_of_a_status_that_no_caller_would_take_is_cut) {
-  peer_harness connection;
+  calls_harness connection;
   connection.methods().unary("/test/RefuseAtLength", &refuses_at_length);
   connection.begin();
   connection.feed(call_frames(1, "x", "/test/RefuseAtLength"));
@@ -254,7 +254,7 @@ TEST(native_call, a_message_of_a_status_that_no_caller_would_take_is_cut) {
 }
 
 TEST(native_call, an_unknown_encoding_is_told_the_known_ones) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   connection.feed(call_frames(1, "x", hello_path, {{"grpc-encoding", "br"}}));
   EXPECT_EQ(connection.answer_to(1).field("grpc-accept-encoding"), "identity, deflate, gzip");
@@ -270,7 +270,7 @@ TEST(native_call, the_same_bytes_cut_anywhere_give_the_same_answers) {
   const std::string big(5000, 'y');  // beyond what fits into one piece
   bytes += call_frames(stream, big) + frame(ping, none, 0, "12345678");
   const auto answers = [&](std::size_t first, std::size_t step) {
-    peer_harness connection;
+    calls_harness connection;
     std::string_view rest = bytes;
     for (std::size_t size = first; !rest.empty(); size = step) {
       std::string piece(rest.substr(0, size));
@@ -304,7 +304,7 @@ TEST(native_call, the_same_bytes_cut_anywhere_give_the_same_answers) {
 
 /// All that its turn has run: on a slow machine that takes more than one.
 TEST(native_call, all_of_a_batch_are_answered_by_one_pull) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   std::string bytes;
   for (std::uint32_t i = 0; i < 100; ++i) bytes += call_frames(2 * i + 1, std::to_string(i));
@@ -327,7 +327,7 @@ TEST(native_call, all_of_a_batch_are_answered_by_one_pull) {
 }
 
 TEST(native_call, metadata_reaches_the_handler_and_bin_as_its_bytes) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   const fields sent{{"x-a", "1"}, {"x-a", "2, 3"}, {"x-b-bin", "AP8="}, {"x-b-bin", "AA,/w"}};
   connection.feed(call_frames(1, "x-a", "/test/Metadata", sent) +
@@ -342,7 +342,7 @@ TEST(native_call, metadata_reaches_the_handler_and_bin_as_its_bytes) {
 // Ends before the end.
 
 TEST(native_early, an_answer_before_the_requests_end_is_followed_by_a_reset_without_an_error) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   const auto fresh = connection.feed(header_frame(1, request_header("/nobody.Knows/Me")));
   ASSERT_EQ(fresh.size(), 2U);
@@ -356,7 +356,7 @@ TEST(native_early, an_answer_before_the_requests_end_is_followed_by_a_reset_with
 }
 
 TEST(native_early, a_message_above_the_limit_is_refused_by_its_length_alone) {
-  peer_harness connection({}, {.message_bytes_max = 100});
+  calls_harness connection({}, {.message_bytes_max = 100});
   connection.begin();
   const std::string at_limit = named(std::string(98, 'x'));
   ASSERT_EQ(at_limit.size(), 100U);
@@ -371,7 +371,7 @@ TEST(native_early, a_message_above_the_limit_is_refused_by_its_length_alone) {
 }
 
 TEST(native_early, what_expands_beyond_the_limit_is_refused) {
-  peer_harness connection({}, {.message_bytes_max = 1 << 20});
+  calls_harness connection({}, {.message_bytes_max = 1 << 20});
   connection.begin();
   const std::string bomb = compressed(named(std::string(std::size_t{64} << 20, 'x')), true);
   ASSERT_LT(bomb.size(), std::size_t{1} << 20);
@@ -388,7 +388,7 @@ TEST(native_early, what_expands_beyond_the_limit_is_refused) {
 TEST(native_early, a_header_above_its_limit_is_refused_and_one_far_above_ends_the_connection) {
   h2::limits bounds;
   bounds.header_bytes_max = 1000;
-  peer_harness connection(bounds);
+  calls_harness connection(bounds);
   connection.begin();
   std::size_t used = 0;
   for (const auto& [name, value] : request_header()) used += name.size() + value.size() + 32;
@@ -406,7 +406,7 @@ TEST(native_early, a_header_above_its_limit_is_refused_and_one_far_above_ends_th
 // Handlers that suspend.
 
 TEST(native_wait, a_handler_that_waits_is_answered_when_it_ends) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   EXPECT_TRUE(connection.feed(call_frames(1, "a", "/test/Wait")).empty());
   EXPECT_EQ(connection.answer_to(1).ended, false);
@@ -420,7 +420,7 @@ TEST(native_wait, a_handler_that_waits_is_answered_when_it_ends) {
 }
 
 TEST(native_wait, one_that_ends_on_another_thread_comes_back) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   for (std::uint32_t i = 0; i < 50; ++i) {
     connection.feed(call_frames(2 * i + 1, std::to_string(i), "/test/Wait"));
@@ -434,7 +434,7 @@ TEST(native_wait, one_that_ends_on_another_thread_comes_back) {
 }
 
 TEST(native_wait, a_deadline_answers_and_cancels) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   connection.feed(call_frames(1, "a", "/test/Wait", {{"grpc-timeout", "1S"}}) +
                   call_frames(3, "b", "/test/Wait", {{"grpc-timeout", "2S"}}));
@@ -454,7 +454,7 @@ TEST(native_wait, a_deadline_answers_and_cancels) {
 }
 
 TEST(native_wait, a_deadline_also_ends_a_request_that_does_not_come) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   connection.feed(header_frame(1, request_header(hello_path, {{"grpc-timeout", "10m"}})));
   connection.now += 20ms;
@@ -467,7 +467,7 @@ TEST(native_wait, a_deadline_is_kept_wherever_its_header_was_cut) {
   const std::string whole =
       header_frame(1, request_header(hello_path, {{"grpc-timeout", "1S"}, {"x-a", "b"}}));
   for (std::size_t cut = 1; cut < whole.size(); ++cut) {
-    peer_harness connection;
+    calls_harness connection;
     connection.begin();
     connection.feed(whole.substr(0, cut));
     connection.feed(whole.substr(cut));
@@ -482,7 +482,7 @@ TEST(native_wait, the_last_of_two_timeouts_holds_wherever_their_header_was_cut) 
   const std::string whole =
       header_frame(1, request_header(hello_path, {{"grpc-timeout", "1S"}, {"grpc-timeout", "5S"}}));
   for (std::size_t cut = 1; cut < whole.size(); ++cut) {
-    peer_harness connection;
+    calls_harness connection;
     connection.begin();
     connection.feed(whole.substr(0, cut));
     connection.feed(whole.substr(cut));
@@ -496,7 +496,7 @@ TEST(native_wait, the_last_of_two_timeouts_holds_wherever_their_header_was_cut) 
 }
 
 TEST(native_wait, a_reset_cancels_and_the_answer_is_dropped) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   connection.feed(call_frames(1, "a", "/test/Wait"));
   connection.feed(frame(rst_stream, none, 1, number(8)));
@@ -508,14 +508,14 @@ TEST(native_wait, a_reset_cancels_and_the_answer_is_dropped) {
 }
 
 TEST(native_wait, a_call_reset_in_the_batch_that_brings_it_is_not_run) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   connection.feed(call_frames(1, "a") + frame(rst_stream, none, 1, number(8)));
   EXPECT_EQ(connection.counted(metrics::grpc::started), 0U);
 }
 
 TEST(native_wait, a_lost_connection_cancels_all) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   connection.feed(call_frames(1, "a", "/test/Wait") + call_frames(3, "b", "/test/Wait"));
   connection.tested.lost();
@@ -536,7 +536,7 @@ task<rpc::status> throws_the_last(rpc::context&, const helloworld::HelloRequest&
 }
 
 TEST(native_memory, a_handler_that_throws_when_there_is_none_is_answered) {
-  peer_harness connection;
+  calls_harness connection;
   connection.methods().unary("/test/ThrowTheLast", &throws_the_last);
   connection.begin();
   connection.feed(call_frames(1, "x", "/test/ThrowTheLast"));
@@ -552,7 +552,7 @@ task<rpc::status> waits_and_refuses(rpc::context&, const helloworld::HelloReques
 }
 
 TEST(native_memory, what_ended_with_a_call_that_could_not_be_answered_is_buried_too) {
-  peer_harness connection;
+  calls_harness connection;
   connection.methods().unary("/test/WaitAndRefuse", &waits_and_refuses);
   connection.begin();
   const std::string name(100, 'x');
@@ -573,7 +573,7 @@ TEST(native_memory, wherever_it_ends_what_was_started_is_counted_as_ended) {
   bool failed = true;
   for (int before = 0; failed; ++before) {  // ends: no call needs more than some
     ASSERT_LT(before, 1000);
-    peer_harness connection;
+    calls_harness connection;
     connection.begin();
     allocations_left = before;
     try {
@@ -590,13 +590,13 @@ TEST(native_memory, wherever_it_ends_what_was_started_is_counted_as_ended) {
 }
 
 TEST(native_memory, a_call_that_ended_and_was_not_taken_goes_with_its_connection) {
-  peer_harness connection;
+  calls_harness connection;
   const std::string bytes = preface + frame(settings, none, 0, "") +
                             call_frames(1, "a", "/test/Wait") + call_frames(3, "b", "/test/Wait");
   const auto left_by_one = [&] {
     const int before = allocated;
     {
-      peer tested(connection.of(), {}, connection.now);
+      h2::endpoint tested(connection.of(), {}, connection.now);
       tested.feed(std::as_bytes(std::span(bytes)), connection.now);
       gate::instance().open();
     }
@@ -611,20 +611,20 @@ TEST(native_memory, a_call_that_ended_and_was_not_taken_goes_with_its_connection
 TEST(native_limits, streams_above_their_number_are_refused) {
   h2::limits bounds;
   bounds.streams_max = 2;
-  peer_harness connection(bounds);
+  calls_harness connection(bounds);
   connection.begin();
   connection.feed(call_frames(1, "a", "/test/Wait") + call_frames(3, "b", "/test/Wait"));
   EXPECT_FALSE(connection.tested.is_over());
   // It has acknowledged that number: PROTOCOL_ERROR.
   EXPECT_EQ(goaway_code(connection.feed(call_frames(5, "c", "/test/Wait"))), 1);
-  peer_harness fresh(bounds);  // whose SETTINGS the peer has not acknowledged
+  calls_harness fresh(bounds);  // whose SETTINGS the peer has not acknowledged
   fresh.feed(preface + frame(settings, none, 0, "") + call_frames(1, "a", "/test/Wait") +
              call_frames(3, "b", "/test/Wait") + call_frames(5, "c", "/test/Wait"));
   EXPECT_EQ(fresh.answer_to(5).reset, 7);
 }
 
 TEST(native_limits, handlers_above_their_number_are_refused_also_if_their_calls_are_gone) {
-  peer_harness connection({}, {.handlers_max = 2});
+  calls_harness connection({.handlers_max = 2});
   connection.begin();
   connection.feed(call_frames(1, "a", "/test/Wait") + call_frames(3, "b", "/test/Wait") +
                   frame(rst_stream, none, 1, number(8)) + frame(rst_stream, none, 3, number(8)));
@@ -648,7 +648,7 @@ TEST(native_limits, acknowledgements_above_their_number_that_wait_end_the_connec
     for (int i = 0; i < count; ++i) all += frame(ping, none, 0, "12345678");
     return all;
   };
-  peer_harness connection(bounds);
+  calls_harness connection(bounds);
   connection.begin();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(connection.feed(pings(5)).size(), 5U);  // those that go
   EXPECT_EQ(goaway_code(connection.feed(pings(6))), 11);
@@ -659,7 +659,7 @@ TEST(native_limits, acknowledgements_above_their_number_that_wait_end_the_connec
 const std::string no_window = number(4, 2) + number(0);
 
 TEST(native_limits, an_answer_waits_for_its_window_and_goes_on_with_it) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin(no_window);
   connection.feed(call_frames(1, "x"));
   EXPECT_EQ(connection.answer_to(1).body, "");
@@ -674,7 +674,7 @@ TEST(native_limits, an_answer_waits_for_its_window_and_goes_on_with_it) {
 TEST(native_limits, answers_that_nobody_takes_make_new_calls_refused) {
   h2::limits bounds;
   bounds.output_bytes_max = 1000;
-  peer_harness connection(bounds);
+  calls_harness connection(bounds);
   connection.begin(no_window);
   connection.feed(call_frames(1, "2000", "/test/Large"));
   connection.feed(call_frames(3, "x"));
@@ -690,7 +690,7 @@ TEST(native_limits, answers_that_nobody_takes_make_new_calls_refused) {
 TEST(native_limits, answers_that_nobody_takes_make_calls_of_the_same_batch_refused) {
   h2::limits bounds;
   bounds.output_bytes_max = 1000;
-  peer_harness connection(bounds);
+  calls_harness connection(bounds);
   connection.begin(no_window);
   connection.feed(call_frames(1, "2000", "/test/Large") + call_frames(3, "2000", "/test/Large") +
                   call_frames(5, "x"));
@@ -705,7 +705,7 @@ TEST(native_limits, a_call_that_was_refused_leaves_no_header_to_wait_for) {
   bounds.output_bytes_max = 1000;
   const std::string refused = call_frames(3, "x");
   for (std::size_t cut = 1; cut <= refused.size(); ++cut) {
-    peer_harness connection(bounds);
+    calls_harness connection(bounds);
     connection.begin(no_window);
     connection.feed(call_frames(1, "2000", "/test/Large"));
     connection.feed(refused.substr(0, cut));
@@ -721,7 +721,7 @@ TEST(native_limits, a_call_that_was_refused_leaves_no_header_to_wait_for) {
 
 TEST(native_limits, a_call_answered_amid_its_trailers_leaves_no_header_to_wait_for) {
   h2::limits bounds;
-  peer_harness connection(bounds);
+  calls_harness connection(bounds);
   connection.begin();
   connection.feed(header_frame(1, request_header(hello_path, {{"grpc-timeout", "1S"}})) +
                   call_frames(3, "a", "/test/Wait"));  // keeps it from being idle
@@ -738,7 +738,7 @@ TEST(native_limits, a_call_answered_amid_its_trailers_leaves_no_header_to_wait_f
 }
 
 TEST(native_limits, a_large_answer_is_pulled_in_pieces) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin(number(4, 2) + number(1 << 24));
   connection.feed(frame(window_update, none, 0, number(1 << 24)));
   const std::string bytes = call_frames(1, "1000000", "/test/Large");
@@ -810,7 +810,7 @@ TEST(native_floods, each_ends_the_connection) {
   h2::limits bounds;
   bounds.ping_strikes_max = 0;  // or strikes would be quicker
   for (const flood& each : floods) {
-    peer_harness connection(bounds);
+    calls_harness connection(bounds);
     connection.begin();
     EXPECT_EQ(goaway_code(connection.feed(each.bytes)), each.code) << each.what;
     EXPECT_TRUE(connection.tested.is_over()) << each.what;
@@ -823,7 +823,7 @@ TEST(native_floods, of_unknown_frames_are_counted_by_the_frame) {
   for (const std::size_t step : {1U, 7U, 9U, 10U, 29U, 100U}) {
     std::string bytes;
     for (int i = 0; i < 9990; ++i) bytes += one;
-    peer_harness connection;
+    calls_harness connection;
     connection.begin();
     const auto feed_all = [&] {
       for (std::string_view rest = bytes; !rest.empty();) {
@@ -845,7 +845,7 @@ TEST(native_floods, of_unknown_frames_are_counted_by_the_frame) {
 /// As browsers do: PRIORITY_UPDATE (RFC 9218) and a frame of a type that nobody knows (RFC 8701),
 /// which RFC 9113, 5.5, wants ignored.
 TEST(native_floods, unknown_frames_that_come_with_calls_are_none) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   const std::string extra = frame(priority_update, none, 0, number(1) + "u=1") +
                             frame(unknown, none, 0, "grease") +
@@ -857,7 +857,7 @@ TEST(native_floods, unknown_frames_that_come_with_calls_are_none) {
 
 /// What a peer has sent before it learns that its call has been answered.
 TEST(native_floods, what_crosses_an_early_answer_is_none) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   const std::string piece(1000, 'x');
   for (std::uint32_t i = 0; i < 1000; ++i) {
@@ -877,7 +877,7 @@ TEST(native_floods, errors_of_streams_are_one) {
   const std::vector<std::pair<const char*, fields>> headers_of{{"empty HEADERS", {}},
                                                                {"no path", {{":method", "POST"}}}};
   for (const auto& [what, header] : headers_of) {
-    peer_harness connection;
+    calls_harness connection;
     connection.begin();
     for (std::uint32_t i = 0; i < 10'100; ++i) connection.feed(header_frame(2 * i + 1, header));
     EXPECT_EQ(connection.answer_to(1).reset, 1) << what;
@@ -889,7 +889,7 @@ TEST(native_floods, errors_of_streams_are_one) {
 TEST(native_floods, what_a_lively_peer_sends_in_time_is_none) {
   h2::limits bounds;
   bounds.ping_strikes_max = 0;
-  peer_harness connection(bounds);
+  calls_harness connection(bounds);
   connection.begin();
   for (int i = 0; i < 20'000; ++i) {
     connection.now += 10ms;
@@ -900,7 +900,7 @@ TEST(native_floods, what_a_lively_peer_sends_in_time_is_none) {
 
 /// As grpc-go does: a PING and two WINDOW_UPDATEs for each call, at any speed.
 TEST(native_floods, what_comes_with_calls_is_none) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   const std::string extra = frame(ping, none, 0, "12345678") +
                             frame(window_update, none, 0, number(8)) +
@@ -911,7 +911,7 @@ TEST(native_floods, what_comes_with_calls_is_none) {
 
 /// And a WINDOW_UPDATE for each 4 KiB that it takes, or that it gives.
 TEST(native_floods, window_updates_for_large_messages_are_none) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   for (std::uint32_t i = 0; i < 50; ++i) {
     const std::uint32_t stream = 2 * i + 1;
@@ -927,7 +927,7 @@ TEST(native_floods, window_updates_for_large_messages_are_none) {
 
 /// A window that grows by a byte lets a byte go: work for us, and no reason to go on.
 TEST(native_floods, bytes_of_an_answer_taken_one_by_one_are_one) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin(number(4, 2) + number(0));  // INITIAL_WINDOW_SIZE 0
   connection.feed(call_frames(1, "1000000", "/test/Large"));
   for (int i = 0; i < 10'100; ++i) connection.feed(frame(window_update, none, 1, number(1)));
@@ -942,7 +942,7 @@ TEST(native_pings, that_come_too_soon_end_the_connection) {
   const std::string one = frame(ping, none, 0, "12345678");
   for (const bool with_stream : {true, false}) {
     SCOPED_TRACE(with_stream);
-    peer_harness connection(bounds);
+    calls_harness connection(bounds);
     connection.begin();
     if (with_stream) connection.feed(call_frames(1, "a", "/test/Wait"));
     for (int i = 0; i < 4; ++i) {  // the first, and three strikes
@@ -964,7 +964,7 @@ TEST(native_pings, that_come_too_soon_end_the_connection) {
 }
 
 TEST(native_pings, between_answers_are_the_peers_business) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   for (std::uint32_t i = 0; i < 100; ++i) {
     connection.feed(frame(ping, none, 0, "12345678") + call_frames(2 * i + 1, "x"));
@@ -974,10 +974,10 @@ TEST(native_pings, between_answers_are_the_peers_business) {
 }
 
 TEST(native_errors, what_is_not_http2_ends_the_connection) {
-  peer_harness connection;
+  calls_harness connection;
   EXPECT_EQ(goaway_code(connection.feed("GET / HTTP/1.1\r\nHost: a\r\n\r\n")), 1);
   EXPECT_TRUE(connection.tested.is_over());
-  peer_harness second;
+  calls_harness second;
   second.begin();
   EXPECT_EQ(goaway_code(second.feed(frame(headers, end_headers, 1, "\xff\xff\xff"))), 9);
   EXPECT_TRUE(second.tested.is_over());
@@ -985,14 +985,14 @@ TEST(native_errors, what_is_not_http2_ends_the_connection) {
 
 /// RFC 9113, 5.1.1; but 5.1 where it is the trailers of a stream that we have closed.
 TEST(native_errors, a_stream_below_the_last_is_one_but_not_if_it_was_open) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   connection.feed(call_frames(5, "x") + call_frames(7, "x"));
   EXPECT_EQ(connection.answer_to(7).body, reply_to("x"));
   EXPECT_EQ(connection.feed(header_frame(5, {{"x", "y"}}, end_stream)).size(), 0U);
   EXPECT_EQ(goaway_code(connection.feed(call_frames(3, "x"))), 1);
   EXPECT_EQ(connection.answer_to(3).status, "");
-  peer_harness first;
+  calls_harness first;
   first.begin();
   first.feed(call_frames(3, "x"));
   EXPECT_EQ(goaway_code(first.feed(call_frames(1, "x"))), 1);
@@ -1006,7 +1006,7 @@ TEST(native_errors, a_reset_of_a_stream_that_never_began_ends_nothing) {
       call_frames(3, "a", "/test/Wait") + idle_reset + idle_reset + call_frames(7, "b") +
       frame(rst_stream, none, 5, number(8)) + frame(rst_stream, none, 9, number(8)) +
       call_frames(9, "c") + frame(ping, none, 0, "12345678");
-  const auto expect_answers = [](peer_harness& connection, std::size_t cut) {
+  const auto expect_answers = [](calls_harness& connection, std::size_t cut) {
     gate::instance().open();
     connection.look();
     EXPECT_EQ(goaway_code(connection.all), -1) << cut;
@@ -1017,13 +1017,13 @@ TEST(native_errors, a_reset_of_a_stream_that_never_began_ends_nothing) {
     EXPECT_FALSE(connection.tested.is_over()) << cut;
   };
   for (std::size_t cut = 1; cut <= bytes.size(); ++cut) {
-    peer_harness connection;
+    calls_harness connection;
     connection.feed(bytes.substr(0, cut));
     connection.feed(bytes.substr(cut));
     expect_answers(connection, cut);
     EXPECT_EQ(connection.counted(metrics::grpc::started), 3U) << cut;
   }
-  peer_harness slow;
+  calls_harness slow;
   for (const char each : bytes) slow.feed(std::string(1, each));
   expect_answers(slow, 0);
 }
@@ -1046,11 +1046,11 @@ TEST(native_errors, a_reset_that_is_wrong_otherwise_ends_the_connection) {
        1},
   };
   for (const auto& each : rows) {
-    peer_harness connection;
+    calls_harness connection;
     connection.begin();
     EXPECT_EQ(goaway_code(connection.feed(each.bytes)), each.code) << each.what;
   }
-  peer_harness open;
+  calls_harness open;
   open.begin();
   open.feed(call_frames(1, "a", "/test/Wait"));
   open.feed(frame(rst_stream, none, 1, number(8)));
@@ -1073,7 +1073,7 @@ struct upload {
 };
 
 /// One round: a piece of each. False: no window let anything go.
-bool send_round(peer_harness& to, std::vector<upload>& all, std::int64_t& sent) {
+bool send_round(calls_harness& to, std::vector<upload>& all, std::int64_t& sent) {
   bool any = false;
   for (upload& each : all) {
     const std::int64_t room =
@@ -1089,7 +1089,7 @@ bool send_round(peer_harness& to, std::vector<upload>& all, std::int64_t& sent) 
   return any;
 }
 
-std::vector<upload> open_uploads(peer_harness& to, std::uint32_t count, std::size_t size) {
+std::vector<upload> open_uploads(calls_harness& to, std::uint32_t count, std::size_t size) {
   std::vector<upload> all;
   for (std::uint32_t i = 0; i < count; ++i) {
     all.push_back({2 * i + 1, message(named(std::string(size, 'x')))});
@@ -1099,7 +1099,7 @@ std::vector<upload> open_uploads(peer_harness& to, std::uint32_t count, std::siz
 }
 
 TEST(native_window, unfinished_messages_keep_theirs_and_give_it_back_when_they_are_run) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin(wide_window);
   connection.feed(frame(window_update, none, 0, number(0x7fff0000)));
   auto all = open_uploads(connection, 16, 500'000);
@@ -1119,7 +1119,7 @@ TEST(native_window, unfinished_messages_keep_theirs_and_give_it_back_when_they_a
 
 TEST(native_window, what_is_larger_than_it_comes_through) {
   for (const std::uint32_t count : {1U, 10U}) {
-    peer_harness connection;
+    calls_harness connection;
     connection.begin(wide_window);
     connection.feed(frame(window_update, none, 0, number(0x7fff0000)));
     auto all = open_uploads(connection, count, 4'000'000);
@@ -1134,7 +1134,7 @@ TEST(native_window, what_is_larger_than_it_comes_through) {
 }
 
 TEST(native_window, messages_that_together_are_larger_than_it_do_not_wait_for_each_other) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin(wide_window);
   connection.feed(frame(window_update, none, 0, number(0x7fff0000)));
   auto all = open_uploads(connection, 100, 400'000);
@@ -1148,7 +1148,7 @@ TEST(native_window, messages_that_together_are_larger_than_it_do_not_wait_for_ea
 TEST(native_window, unfinished_messages_beyond_their_budget_are_refused) {
   h2::limits bounds;
   bounds.request_bytes_max = 1 << 20;
-  peer_harness connection(bounds);
+  calls_harness connection(bounds);
   connection.begin(wide_window);
   connection.feed(frame(window_update, none, 0, number(0x7fff0000)));
   auto all = open_uploads(connection, 2, 900'000);
@@ -1166,7 +1166,7 @@ TEST(native_window, unfinished_messages_beyond_their_budget_are_refused) {
 
 TEST(native_window, what_was_refused_or_reset_gives_its_bytes_back) {
   for (const bool refused : {false, true}) {
-    peer_harness connection;
+    calls_harness connection;
     connection.begin(wide_window);
     connection.feed(frame(window_update, none, 0, number(0x7fff0000)));
     std::int64_t sent = 0;
@@ -1188,7 +1188,7 @@ TEST(native_window, what_was_refused_or_reset_gives_its_bytes_back) {
 // Time.
 
 TEST(native_time, a_request_that_drips_ends) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   connection.feed(header_frame(1, request_header()) + header_frame(3, request_header()) +
                   call_frames(5, "a", "/test/Wait") +
@@ -1206,7 +1206,7 @@ TEST(native_time, a_request_that_drips_ends) {
 }
 
 TEST(native_time, an_answer_that_its_window_does_not_let_go_ends) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin(no_window);
   connection.feed(call_frames(1, "100", "/test/Large") + call_frames(3, "20000", "/test/Large"));
   for (int i = 0; i < 50; ++i) {
@@ -1224,13 +1224,13 @@ TEST(native_time, a_handshake_a_header_and_idleness_have_their_ends) {
   bounds.handshake_timeout = 1s;
   bounds.header_timeout = 2s;
   bounds.idle_timeout = 10s;
-  peer_harness silent(bounds);
+  calls_harness silent(bounds);
   EXPECT_EQ(silent.tested.deadline(), silent.now + 1s);
   silent.now += 1s;
   EXPECT_EQ(goaway_code(silent.look()), 1);
   EXPECT_TRUE(silent.tested.is_over());
 
-  peer_harness slow(bounds);
+  calls_harness slow(bounds);
   slow.begin();
   EXPECT_EQ(slow.tested.deadline(), slow.now + 10s);
   slow.feed(frame(headers, none, 1, hpack(request_header())));
@@ -1241,7 +1241,7 @@ TEST(native_time, a_handshake_a_header_and_idleness_have_their_ends) {
   EXPECT_EQ(goaway_code(slow.look()), 1);
 
   // One that follows another has a time of its own, wherever the receives are cut.
-  peer_harness busy(bounds);
+  calls_harness busy(bounds);
   busy.begin();
   const std::string begun = frame(headers, none, 1, hpack(request_header()));
   busy.feed(begun);
@@ -1254,7 +1254,7 @@ TEST(native_time, a_handshake_a_header_and_idleness_have_their_ends) {
   busy.now += 2s;
   EXPECT_EQ(goaway_code(busy.look()), 1);
 
-  peer_harness idle(bounds);
+  calls_harness idle(bounds);
   idle.begin();
   idle.now += 9s;
   idle.feed(call_frames(1, "x"));
@@ -1272,7 +1272,7 @@ TEST(native_time, a_handshake_a_header_and_idleness_have_their_ends) {
 }
 
 TEST(native_drain, the_peer_is_told_twice_and_its_calls_end) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   connection.feed(call_frames(1, "a", "/test/Wait"));
   connection.leaving = true;
@@ -1300,7 +1300,7 @@ TEST(native_time, a_silent_peer_is_asked_whether_it_is_there) {
   bounds.body_timeout = bounds.write_timeout = 24h;  // no sweep between
   bounds.keepalive = 10s;
   bounds.keepalive_timeout = 2s;
-  peer_harness connection(bounds);
+  calls_harness connection(bounds);
   connection.begin();
   connection.feed(call_frames(1, "a", "/test/Wait"));
   EXPECT_EQ(connection.tested.deadline(), connection.now + 10s);
@@ -1326,7 +1326,7 @@ TEST(native_time, an_old_connection_is_told_to_go_and_its_calls_have_their_grace
   bounds.body_timeout = bounds.write_timeout = 24h;  // no sweep between
   bounds.age_max = 100s;
   bounds.age_grace = 20s;
-  peer_harness connection(bounds);
+  calls_harness connection(bounds);
   connection.begin();
   connection.feed(call_frames(1, "a", "/test/Wait"));
   const auto begun = connection.now;
@@ -1354,7 +1354,7 @@ TEST(native_time, connections_that_begin_together_do_not_end_together) {
   bounds.age_max = 100s;
   std::set<std::chrono::steady_clock::duration> ages;
   for (int i = 0; i < 10; ++i) {
-    peer_harness connection(bounds);
+    calls_harness connection(bounds);
     connection.begin();
     connection.feed(call_frames(1, "a", "/test/Wait"));
     ages.insert(connection.tested.deadline() - connection.now);
@@ -1363,7 +1363,7 @@ TEST(native_time, connections_that_begin_together_do_not_end_together) {
 }
 
 TEST(native_drain, a_peer_that_does_not_answer_is_not_waited_for) {
-  peer_harness connection;
+  calls_harness connection;
   connection.begin();
   connection.leaving = true;
   connection.look();

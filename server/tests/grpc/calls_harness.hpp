@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "app/services.hpp"
-#include "grpc/peer.hpp"
+#include "grpc/calls.hpp"
 #include "tests/http/h2/frames.hpp"
 
 namespace bwos::server::native::test {
@@ -111,17 +111,18 @@ class list_executor final : public executor {
   std::vector<continuation*> posted_;
 };
 
-class peer_harness {
+class calls_harness {
  public:
   using clock = std::chrono::steady_clock;
 
-  explicit peer_harness(const h2::limits& http2 = {}, const call_limits& calls = {},
-                        std::uint64_t work_us_max = 10'000)
+  explicit calls_harness(const h2::limits& http2 = {}, const call_limits& calls = {},
+                         std::uint64_t work_us_max = 10'000)
       : http2_(http2),
         calls_(calls),
-        shared_{executor_, draining, registry, methods_, http2_, calls_, leaving},
+        served_(methods_, calls_),
+        common_{executor_, draining, registry, http2_, leaving, &served_},
         now(clock::now()),
-        tested(shared_, {}, now) {
+        tested(common_, {}, now) {
     google::protobuf::SetLogHandler(nullptr);  // of requests that are no UTF-8
     add_services(methods_, {.work_us_max = work_us_max, .has_test_service = true});
     methods_.unary("/test/Wait", &wait);
@@ -130,7 +131,7 @@ class peer_harness {
     methods_.unary("/test/Metadata", &metadata);
     methods_.unary("/test/Large", &large);
   }
-  ~peer_harness() {
+  ~calls_harness() {
     tested.lost();
     executor_.run();
     gate::instance().open();
@@ -178,7 +179,7 @@ class peer_harness {
     }
     return left;
   }
-  [[nodiscard]] const shared& of() const noexcept { return shared_; }
+  [[nodiscard]] const h2::common& of() const noexcept { return common_; }
   /// What was posted to the workers.
   void run_posted() { executor_.run(); }
   [[nodiscard]] list_executor& workers() noexcept { return executor_; }
@@ -207,12 +208,13 @@ class peer_harness {
   const call_limits calls_;
   list_executor executor_;
   method_table methods_;
-  const shared shared_;
+  const served_methods served_;
+  const h2::common common_;
   frame_reader reader_;
 
  public:
   clock::time_point now;
-  peer tested;
+  h2::endpoint tested;
 };
 
 }  // namespace bwos::server::native::test

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of one connection: when which is run, for how long, and what they may keep.
+//
+// One runner at a time: whoever runs the connection. Other threads only end calls whose handlers
+// had suspended, through the connection's inbox.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "grpc/batch_turn.hpp"
+#include "grpc/call.hpp"
+#include "grpc/limits.hpp"
+#include "grpc/methods.hpp"
+#include "grpc/receive_budget.hpp"
+#include "http/h2/endpoint.hpp"
+#include "net/queue_age.hpp"
+
+namespace bwos::server::native {
+
+/// The methods that a port serves, and how. Outlives its connections.
+class served_methods final : public h2::call_factory {
+ public:
+  /// Both must outlive it, and `queue_age`: of calls; null: they may wait as they must.
+  served_methods(const method_table& of, const call_limits& limits,
+                 const queue_age_bound* queue_age = nullptr) noexcept
+      : methods(of), limits(limits), queue_age(queue_age) {}
+
+  [[nodiscard]] bool is_call(std::string_view content_type) const noexcept override;
+  [[nodiscard]] std::unique_ptr<h2::stream_kind> make_calls(h2::endpoint& of) const override;
+
+  const method_table& methods;
+  const call_limits& limits;
+  const queue_age_bound* const queue_age;
+};
+
+class calls final : public h2::stream_kind {
+ public:
+  calls(const served_methods& served, h2::endpoint& of);
+  ~calls() override;
+
+  [[nodiscard]] h2::stream& open() override;
+  void begin_turn() noexcept override { turn_.begin(has_ready()); }
+  void begin_batch(clock::time_point now) noexcept override {
+    ++batch_;
+    now_ = now;
+  }
+  void run(clock::time_point now) override;
+  [[nodiscard]] h2::rest left() const noexcept override {
+    return has_ready() ? h2::rest::some : h2::rest::nothing;
+  }
+  void run_pulled(clock::time_point now) override { run(now); }
+  [[nodiscard]] bool has_pulled() noexcept override { return has_ready() && !turn_.is_over(); }
+  void renew(clock::time_point now) noexcept override { renewed_ = now; }
+  void settle(clock::time_point now) override;
+  void let_go_of_input() override;
+  void take(inbox_entry& ended) override;
+  void bury(inbox_entry& ended) noexcept override;
+  void forget(inbox_entry& ended) noexcept override;
+  void sweep(clock::time_point now) override;
+  [[nodiscard]] clock::time_point deadline() const noexcept override {
+    return deadlines_.empty() ? clock::time_point::max() : deadlines_.begin()->first;
+  }
+  bool end_lasting() override;
+  void lost() noexcept override;
+
+ private:
+  friend class call;
+
+  void complete(call& which);
+  [[nodiscard]] bool has_ready() const noexcept {
+    return ready_at_ < ready_now_.size() || !ready_.empty();
+  }
+  [[nodiscard]] bool is_shed(const call& which, clock::time_point now) const noexcept;
+  void run(call& which, clock::time_point now, bool is_last);
+  void make_room(call& unfinished);
+  void took_message(call& which);
+  void took(call& which, std::size_t bytes);
+  [[nodiscard]] bool admits(call& which);
+  void go_on(call& which);
+  void look_at(call& which, bool from_inbox);
+  void sweep(call& which, clock::time_point now);
+  void ended(call& which);
+  void count_end(call& which) noexcept;
+  void expire_calls(clock::time_point now);
+  void answered(call& which) noexcept;
+  void release(call& which) noexcept;
+  void discarded(call& which) noexcept;
+  void count(metrics::grpc what) const { common_.metrics.here().count(what); }
+
+  const served_methods& served_;
+  h2::endpoint& at_;
+  h2::session& session_;
+  const h2::common& common_;
+  batch_turn turn_;
+  call* newest_ = nullptr;        // of all calls
+  call* borrower_ = nullptr;      // whose message lies in what is being fed
+  std::vector<call*> ready_;      // complete, in order; or whose handler may go on
+  std::vector<call*> ready_now_;  // those that run() is at, or has left for the next turn
+  std::size_t ready_at_ = 0;      // the first of them
+  std::string written_;           // by a handler, on its way to the session
+  std::set<std::pair<clock::time_point, call*>> deadlines_;  // of those that outlive their batch
+  receive_budget budget_;
+  std::vector<std::pair<const method*, std::size_t>>
+      bounded_;  // methods with a calls_max: its calls
+  std::uint64_t batch_ = 0;
+  clock::time_point now_;      // of the batch
+  clock::time_point renewed_;  // when calls or requests had to wait last, and nobody read
+};
+
+}  // namespace bwos::server::native
