@@ -233,7 +233,7 @@ void add_flags(CLI::App& app, config& to) {
       "--h2-request-bytes-max", to.http2.request_bytes_max, 1 << 20, std::size_t{1} << 36,
       "Requests of a connection in memory beyond its window of 16 MiB: unfinished messages (above: "
       "REFUSED_STREAM), and expanded ones until their handlers end (above: RESOURCE_EXHAUSTED)");
-  http2.number("--h2-inflate-ratio-max", to.native.inflate_ratio_max, 0, 1'000'000,
+  http2.number("--h2-inflate-ratio-max", to.calls.inflate_ratio_max, 0, 1'000'000,
                "A compressed message becomes at most so many times as large; above: "
                "RESOURCE_EXHAUSTED; 0: as large as a message may be");
   http2.number("--h2-acks-max", to.http2.acks_max, 1,
@@ -556,7 +556,7 @@ command_line command_line_parser::parse(int argc, const char* const* argv, std::
     choose_grpc(app, settings_);
     check_together(app, settings_);
     settings_.grpc.address = settings_.grpc_listen;
-    settings_.native.message_bytes_max = settings_.grpc.message_bytes_max;
+    settings_.calls.message_bytes_max = settings_.grpc.message_bytes_max;
     settings_.http2.streams_max = settings_.grpc.streams_max;
     settings_.http2.body_timeout = settings_.http.body_timeout;
     settings_.http2.write_timeout = settings_.http.write_timeout;

@@ -17,7 +17,7 @@ std::unique_ptr<server> make_demo(const config& settings, service_manager manage
         "--grpc-test-service true: must be left out with --grpc-listen '': nobody serves gRPC");
   }
   server_settings own = settings;
-  own.http.lane_threshold = own.native.lane_threshold = settings.lane_threshold();
+  own.http.lane_threshold = own.calls.lane_threshold = settings.lane_threshold();
   const demo_services services{.work_us_max = settings.work_us_max,
                                .has_test_service = settings.grpc_test_service};
   server_parts parts;

@@ -12,7 +12,7 @@
 namespace {
 
 using bwos::server::http_limits;
-using bwos::server::http1::parser;
+using bwos::server::h1::parser;
 
 const std::string by_wrk = "GET /plaintext HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 

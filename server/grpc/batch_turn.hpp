@@ -14,7 +14,7 @@
 #include "http/route_times.hpp"
 #include "net/executor.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 /// Where a handler begins.
 enum class place : std::uint8_t { here, workers, lane };
@@ -135,4 +135,4 @@ class batch_turn {
   bool hands_on_ = false;  // what is left of the batch
 };
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

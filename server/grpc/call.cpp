@@ -15,7 +15,7 @@
 #include "grpc/methods.hpp"
 #include "grpc/status_message.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 namespace {
 
 using h2::field;
@@ -93,8 +93,8 @@ bool call::is_cancelled() const noexcept {
 void call::cancel() noexcept {
   // [call.cancel] relaxed: it publishes nothing but itself. Partner: [call.cancelled].
   cancelled_.store(true, std::memory_order_relaxed);
-  if (!exchange_ || !running_) return;
-  if (coroutine_waiter* const waits = exchange_->cancel()) post(*waits);
+  if (!pipe_ || !running_) return;
+  if (coroutine_waiter* const waits = pipe_->cancel()) post(*waits);
 }
 
 /// A handler that waited goes on, on a worker.
@@ -254,7 +254,7 @@ bool call::read_message(google::protobuf::MessageLite& into) {
 }
 
 void call::handler_ended() noexcept {
-  if (!exchange_ || exchange_->end()) push();
+  if (!pipe_ || pipe_->end()) push();
 }
 
 /// By a handler that is not the runner's.
@@ -354,12 +354,12 @@ void call::on_header(bool too_large) {
     return fail(rpc::code::resource_exhausted, "too many calls of this method on one connection");
   }
   if (!method_->reads_stream) return;
-  exchange_ = std::make_unique<exchange>(*this);
+  pipe_ = std::make_unique<message_pipe>(*this);
   calls_->complete(*this);
 }
 
 void call::on_data(std::span<const std::byte> bytes, bool last) {
-  if (exchange_ && method_->reads_stream) {
+  if (pipe_ && method_->reads_stream) {
     bring(bytes);
     bytes = {};
   }
@@ -392,7 +392,7 @@ void call::bring(std::span<const std::byte> bytes) {
       prefix_have_ = 0;
       message_size_ = 0;
     }
-    if (exchange_->bring(prefix, body, missing_ == 0)) calls_->complete(*this);
+    if (pipe_->bring(prefix, body, missing_ == 0)) calls_->complete(*this);
   }
   whole_ = false;  // there may always be another
 }
@@ -445,9 +445,9 @@ void call::own_message() {
 
 void call::on_end() {
   if (answered_) return;
-  if (exchange_ && method_->reads_stream) {
+  if (pipe_ && method_->reads_stream) {
     if (prefix_have_ > 0) return fail(rpc::code::internal, "incomplete message");
-    if (exchange_->bring_end()) calls_->complete(*this);
+    if (pipe_->bring_end()) calls_->complete(*this);
     return;
   }
   if (!whole_) {
@@ -468,7 +468,7 @@ void call::on_closed(h2::error why) {
 }
 
 void call::on_sent(std::size_t bytes) {
-  if (exchange_ && exchange_->sent(bytes)) calls_->complete(*this);
+  if (pipe_ && pipe_->sent(bytes)) calls_->complete(*this);
 }
 
 /// The only message is whole: it is expanded, and charged. False: it could not be, and the call was
@@ -588,4 +588,4 @@ void call::refuse(std::string_view http_status) {
   calls_->session_.answer(*this, std::span(fields).first(http_status == "405" ? 2 : 1));
 }
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

@@ -23,13 +23,13 @@
 #include "grpc/batch_turn.hpp"
 #include "grpc/compression.hpp"
 #include "grpc/context.hpp"
-#include "grpc/exchange.hpp"
 #include "grpc/handler_run.hpp"
+#include "grpc/message_pipe.hpp"
 #include "grpc/receive_budget.hpp"
 #include "http/h2/session.hpp"
 #include "http/h2/streams.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 class calls;
 struct method;
@@ -79,7 +79,7 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
   /// What prepare_reply() was filled with is compressed, if that is wanted and makes it smaller.
   void pack_reply();
   /// Of a streaming call.
-  [[nodiscard]] exchange& messages() noexcept { return *exchange_; }
+  [[nodiscard]] message_pipe& messages() noexcept { return *pipe_; }
   void end_handler(rpc::status result) noexcept { result_ = std::move(result); }
   void handler_threw() noexcept;  ///< Within its catch block.
   void handler_ended() noexcept;
@@ -87,7 +87,7 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
 
  private:
   friend class calls;
-  friend class exchange;
+  friend class message_pipe;
 
   void on_field(std::string_view name, std::string_view value) override;
   void on_header(bool too_large) override;
@@ -155,7 +155,7 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
     std::uint64_t bytes = 0;  // of replies, on their way
   };
   std::unique_ptr<noted> noted_;
-  std::unique_ptr<exchange> exchange_;         // of a streaming call that runs
+  std::unique_ptr<message_pipe> pipe_;         // of a streaming call that runs
   std::array<h2::field, 2> trailers_{};        // what trailers() gives
   std::array<std::byte, prefix_size> prefix_;  // of the message
   std::uint8_t prefix_have_ = 0;
@@ -185,4 +185,4 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
   std::atomic<bool> cancelled_{false};
 };
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

@@ -7,7 +7,7 @@
 
 #include "grpc/fields.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 using counted = metrics::grpc;
 
@@ -33,7 +33,7 @@ calls::~calls() {
     newest_ = each->older_;
     if (each->running_) {
       each->calls_ = nullptr;
-      coroutine_waiter* const waits = each->exchange_ ? each->exchange_->take_waiter() : nullptr;
+      coroutine_waiter* const waits = each->pipe_ ? each->pipe_->take_waiter() : nullptr;
       if (waits != nullptr) waits->finish(continuation::disposition::discard);
     } else {
       delete each;
@@ -94,7 +94,7 @@ bool calls::end_lasting() {
   std::size_t lasting = 0;
   for (const call* each = newest_; each != nullptr; each = each->older_) {
     lasting += each->open_ && !each->answered_ && each->running_ && each->method_->is_lasting &&
-               each->exchange_->is_settled();
+               each->pipe_->is_settled();
   }
   if (lasting == 0 || lasting < session_.streams()) return false;
   for (call* each = newest_; each != nullptr;) {
@@ -128,19 +128,19 @@ void calls::run(call& which, clock::time_point now, bool is_last) {
     answered(which);
     return session_.reset(which, h2::error::refused_stream);
   }
-  if (!which.exchange_) {
+  if (!which.pipe_) {
     took_message(which);  // what it becomes is charged from here on
     if (!which.prepare_message()) return;
   }
-  if (which.method_->writes_stream && !which.exchange_) {
-    which.exchange_ = std::make_unique<exchange>(which);
+  if (which.method_->writes_stream && !which.pipe_) {
+    which.pipe_ = std::make_unique<message_pipe>(which);
   }
-  if (which.exchange_) which.additions_ = std::make_unique<additions>();
+  if (which.pipe_) which.additions_ = std::make_unique<additions>();
   which.run_ = which.method_->make(which, *which.method_);  // may throw
   count(counted::started);
   which.running_ = true;
   at_.one_handed_on();
-  if (!which.exchange_) {
+  if (!which.pipe_) {
     mean_time& took = which.method_->took;
     if (at_.may_hand_on()) {  // one may run here, whatever waits elsewhere
       which.place_ = turn_.place_of(took, is_last, common_.workers);
@@ -151,24 +151,24 @@ void calls::run(call& which, clock::time_point now, bool is_last) {
     if (has_ended) ended(which);
     return;
   }
-  const bool has_ended = which.exchange_->run_here([&] { return which.run_.start(); });
-  if (has_ended) (void)which.exchange_->run_here([&] { return which.exchange_->end(); });
+  const bool has_ended = which.pipe_->run_here([&] { return which.run_.start(); });
+  if (has_ended) (void)which.pipe_->run_here([&] { return which.pipe_->end(); });
   look_at(which, false);
 }
 
 /// Of a stream: its handler waits no more.
 void calls::go_on(call& which) {
   do {  // ends: it waits for what is not there, or has ended, or the turn is over
-    coroutine_waiter* const waits = which.exchange_->take_ready();
+    coroutine_waiter* const waits = which.pipe_->take_ready();
     if (waits == nullptr) break;
-    which.exchange_->resume(*waits);
+    which.pipe_->resume(*waits);
   } while (!turn_.is_over());
   look_at(which, false);
 }
 
 /// What the handler of a stream has left since.
 void calls::look_at(call& which, bool from_inbox) {
-  const exchange::left left = which.exchange_->collect(written_, from_inbox);
+  const message_pipe::left left = which.pipe_->collect(written_, from_inbox);
   const bool wanted = which.open_ && !which.answered_;
   if (left.ended) count_end(which);
   if (left.paused) complete(which);
@@ -181,7 +181,7 @@ void calls::look_at(call& which, bool from_inbox) {
     }
     if (left.ended) {
       which.finish_answer();
-    } else if (left.read > 0 && !which.exchange_->has_unread()) {
+    } else if (left.read > 0 && !which.pipe_->has_unread()) {
       make_room(which);
     }
   } else if (left.ended) {
@@ -197,7 +197,7 @@ void calls::make_room(call& unfinished) {
   constexpr std::size_t stream_half = h2::stream_window / 2;
   constexpr std::size_t connection_half = h2::connection_window / 2;
   if (unfinished.message_size_ < stream_half && session_.held() < connection_half) return;
-  if (unfinished.exchange_ && unfinished.exchange_->has_unread()) return;  // its handler's turn
+  if (unfinished.pipe_ && unfinished.pipe_->has_unread()) return;  // its handler's turn
   const std::size_t more = unfinished.held();
   if (!budget_.take(more)) {
     answered(unfinished);
@@ -235,7 +235,7 @@ bool calls::admits(call& which) {
 
 void calls::take(inbox_entry& ended) {
   auto& which = static_cast<call&>(ended);
-  if (which.exchange_) {
+  if (which.pipe_) {
     look_at(which, true);
   } else {
     this->ended(which);
@@ -294,7 +294,7 @@ void calls::sweep(call& which, clock::time_point now) {
   if (which.answered_ || at_.has_left()) return;
   // Of a stream that is not read, the handler is what takes its time.
   const bool reads =
-      which.running_ ? which.missing_ > 0 && !which.exchange_->has_unread() : !which.ready_;
+      which.running_ ? which.missing_ > 0 && !which.pipe_->has_unread() : !which.ready_;
   if (reads && now - std::max(which.begun_, renewed_) >= common_.bounds.body_timeout) {
     common_.metrics.here().timed_out(metrics::timeout::body);
     which.fail(rpc::code::deadline_exceeded, "message not received in time");
@@ -318,7 +318,7 @@ void calls::lost() noexcept {
 
 void calls::bury(inbox_entry& ended) noexcept {
   auto& which = static_cast<call&>(ended);
-  if (which.exchange_ && !which.exchange_->collect(written_, true).ended) return;
+  if (which.pipe_ && !which.pipe_->collect(written_, true).ended) return;
   which.run_ = {};
   which.running_ = false;
   at_.one_came_back();
@@ -328,7 +328,7 @@ void calls::bury(inbox_entry& ended) noexcept {
 
 void calls::forget(inbox_entry& ended) noexcept {
   auto& which = static_cast<call&>(ended);
-  which.running_ = which.exchange_ && !which.exchange_->collect(written_, true).ended;
+  which.running_ = which.pipe_ && !which.pipe_->collect(written_, true).ended;
 }
 
 /// It gets, or has got, its last frame: nothing else may answer it.
@@ -365,4 +365,4 @@ void calls::discarded(call& which) noexcept {
   at_.one_discarded();
 }
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

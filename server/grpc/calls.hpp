@@ -22,7 +22,7 @@
 #include "http/h2/endpoint.hpp"
 #include "net/queue_age.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 /// The methods that a port serves, and how. Outlives its connections.
 class served_methods final : public h2::call_factory {
@@ -114,4 +114,4 @@ class calls final : public h2::stream_kind {
   clock::time_point renewed_;  // when calls or requests had to wait last, and nobody read
 };
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

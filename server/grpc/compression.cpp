@@ -7,7 +7,7 @@
 #include <array>
 #include <new>
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 namespace {
 
 class inflater {
@@ -94,4 +94,4 @@ inflated inflate(encoding how, std::string_view from, const inflate_bounds& boun
   }
 }
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

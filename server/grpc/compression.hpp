@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 /// grpc-encoding: what a message with the compressed flag is in. Each message stands alone.
 enum class encoding : std::uint8_t { identity, gzip, deflate };
@@ -42,4 +42,4 @@ void deflate(encoding how, std::string_view from, std::string& to);
 [[nodiscard]] inflated inflate(encoding how, std::string_view from, const inflate_bounds& bounds,
                                std::string& to);
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cstdint>
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 namespace {
 
 /// Its six bits; -1: not of the alphabet (RFC 4648, 4).
@@ -107,4 +107,4 @@ std::optional<std::string> decode_base64(std::string_view text) {
   return decoded;
 }
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

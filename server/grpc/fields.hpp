@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 /// "application/grpc", alone or followed by '+' or ';' and more.
 [[nodiscard]] bool is_grpc_content_type(std::string_view value) noexcept;
@@ -25,4 +25,4 @@ namespace bwos::server::native {
 /// The value of a "-bin" field, with padding or without. Nothing: it is none.
 [[nodiscard]] std::optional<std::string> decode_base64(std::string_view text);
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 class call;
 
@@ -91,4 +91,4 @@ inline bool handler_run::start() noexcept {
   return frame_.promise().starter_arrives() == promise_type::phase::ended;
 }
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

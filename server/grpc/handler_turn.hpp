@@ -8,7 +8,7 @@
 #include "base/ticks.hpp"
 #include "grpc/call.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 /// Awaited by the coroutine around a handler, when the request has been parsed: the handler's turn,
 /// here and now, or wherever the runner wants it to begin. Then the call is one whose handler has
@@ -42,4 +42,4 @@ class handler_turn : coroutine_waiter {
   lane_entry entry_;
 };
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "grpc/call.hpp"
-#include "grpc/exchange.hpp"
+#include "grpc/message_pipe.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 namespace {
 
 using grpc::health::v1::HealthCheckRequest;
@@ -30,7 +30,7 @@ struct health {
 };
 
 void notify(void* messages) noexcept {
-  static_cast<exchange*>(messages)->notify();
+  static_cast<message_pipe*>(messages)->notify();
 }
 
 task<rpc::status> check(const health& of, const HealthCheckRequest& request,
@@ -42,7 +42,7 @@ task<rpc::status> check(const health& of, const HealthCheckRequest& request,
 
 task<rpc::status> watch(const health& of, rpc::context& call, HealthCheckRequest& request,
                         rpc::writer<HealthCheckResponse>& replies) {
-  exchange& messages = static_cast<native::call&>(call).messages();
+  message_pipe& messages = static_cast<rpc::call&>(call).messages();
   // Before the look: no drain falls between.
   const drain_bell::listener listens(of.drain.bell(), &notify, &messages);
   const bool known = of.knows(request.service());
@@ -80,4 +80,4 @@ void add_health(method_table& to, const drain_state& drain) {
                    bounds);
 }
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

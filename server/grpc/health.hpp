@@ -6,11 +6,11 @@
 #include "base/drain.hpp"
 #include "grpc/methods.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 /// Adds both methods, for what has been added before. Check says NOT_FOUND of other services. Watch
 /// sends the status now, SERVICE_UNKNOWN for other services, and NOT_SERVING when the server
 /// drains; it ends with its caller, or rpc::is_lasting(). `drain` outlives all calls.
 void add_health(method_table& to, const drain_state& drain);
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 /// What the calls of one connection may take, beside h2::limits.
 struct call_limits {
@@ -20,4 +20,4 @@ struct call_limits {
   std::chrono::microseconds lane_threshold{0};
 };
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

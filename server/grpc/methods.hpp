@@ -12,7 +12,7 @@
 #include "grpc/handler_turn.hpp"
 #include "grpc/handlers.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 struct method {
   /// Makes the coroutine that parses the request of a call, runs the handler, and leaves status and
@@ -132,4 +132,4 @@ class method_table : public rpc::method_adder<method_table> {
   std::unordered_map<std::string, method, hash, std::equal_to<>> methods_;
 };
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

@@ -12,7 +12,7 @@
 #include <atomic>
 #include <cstddef>
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 /// Messages that are no larger than this are not charged, as most calls bring no more. As many as a
 /// connection may have calls (--grpc-streams-max) are 256 KiB, of which protobuf makes 6 MiB at
@@ -75,4 +75,4 @@ class request_charge {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "grpc/server.hpp"
+#include "grpc/native_server.hpp"
 #include "net/limits.hpp"
 #include "ops/exposition.hpp"
 #include "ops/operational_routes.hpp"
@@ -200,7 +200,7 @@ bool server::is_one_address() const {
 }
 
 void server::start_http() {
-  const auto* const native = dynamic_cast<const native::server*>(grpc_.get());
+  const auto* const native = dynamic_cast<const rpc::native_server*>(grpc_.get());
   http2_context_.emplace(h2::common{.workers = runtime_->workers(),
                                     .drain = drain_,
                                     .metrics = metrics_,
@@ -209,15 +209,15 @@ void server::start_http() {
                                     .calls = native != nullptr ? &native->served() : nullptr,
                                     .log = log_ ? &*log_ : nullptr,
                                     .parts_behind_answers = true});
-  http_context_.emplace(http1::context{.workers = runtime_->workers(),
-                                       .drain = drain_,
-                                       .routes = routes_,
-                                       .metrics = metrics_,
-                                       .limits = settings_.http,
-                                       .times = times_,
-                                       .queue_age = queue_age_,
-                                       .http2 = *http2_context_,
-                                       .log = log_ ? &*log_ : nullptr});
+  http_context_.emplace(h1::common{.workers = runtime_->workers(),
+                                   .drain = drain_,
+                                   .routes = routes_,
+                                   .metrics = metrics_,
+                                   .limits = settings_.http,
+                                   .times = times_,
+                                   .queue_age = queue_age_,
+                                   .http2 = *http2_context_,
+                                   .log = log_ ? &*log_ : nullptr});
   http_connections_.emplace(*http_context_);
   http_->start(*http_connections_, connections_max(settings_, ports()));
 }
@@ -230,10 +230,10 @@ void server::start_grpc() {
   }
   try {
     if (has_native_grpc()) {
-      grpc_ = std::make_unique<native::server>(
+      grpc_ = std::make_unique<rpc::native_server>(
           *runtime_, is_one_address() ? nullptr : listen(given_.grpc, settings_.grpc_listen),
           connections_max(settings_, ports()), std::move(parts_.methods), drain_, metrics_,
-          settings_.http2, settings_.native, log_ ? &*log_ : nullptr, &queue_age_);
+          settings_.http2, settings_.calls, log_ ? &*log_ : nullptr, &queue_age_);
     } else {
       grpc_ = parts_.other_grpc(runtime_->workers());
     }

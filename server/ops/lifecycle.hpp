@@ -46,8 +46,8 @@ class termination_signals {
 /// What a server is made of, beside its settings.
 struct server_parts {
   std::unique_ptr<runtime> threads;
-  std::vector<route> routes;     ///< Beside the operational ones.
-  native::method_table methods;  ///< Beside the health service's.
+  std::vector<route> routes;  ///< Beside the operational ones.
+  rpc::method_table methods;  ///< Beside the health service's.
   /// Set: gRPC is served by what this makes, when it is to listen, and not natively. Throws
   /// std::system_error, std::invalid_argument.
   std::function<std::unique_ptr<grpc_transport>(executor& workers)> other_grpc;
@@ -124,8 +124,8 @@ class server {
   std::atomic<bool> http_leaves_{false};  // the HTTP port: --drain-delay is over
   std::optional<access_log> log_;
   std::optional<h2::common> http2_context_;  // connections refer to both until the runtime ends
-  std::optional<http1::context> http_context_;
-  std::optional<http1::factory> http_connections_;
+  std::optional<h1::common> http_context_;
+  std::optional<h1::factory> http_connections_;
   const std::unique_ptr<runtime> runtime_;
   const queue_age_bound queue_age_;
   stall_watch stalls_;

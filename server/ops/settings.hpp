@@ -24,7 +24,7 @@ struct server_settings {
 
   http_limits http;
   h2::limits http2;
-  native::call_limits native;
+  rpc::call_limits calls;
 
   std::chrono::microseconds queue_age_max{0};  ///< 0: requests may wait as long as they must.
   std::chrono::microseconds stall_timeout = std::chrono::seconds(10);  ///< 0: not watched for.

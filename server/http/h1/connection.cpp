@@ -16,7 +16,7 @@
 #include "http/h2/connection.hpp"
 #include "http/worker_local.hpp"
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 namespace {
 
 using clock = std::chrono::steady_clock;
@@ -37,43 +37,42 @@ constexpr bool comes_back(next then) noexcept {
 }
 
 /// Appends an answer that is not a handler's, and behind which the connection ends.
-void append_last(const response& what, const context& shared, worker_local& worker) {
-  const clock::time_point now =
-      worker.coarse_now(metrics::now_ticks(), shared.metrics.ticks_per_ms());
+void append_last(const response& what, const common& of, worker_local& worker) {
+  const clock::time_point now = worker.coarse_now(metrics::now_ticks(), of.metrics.ticks_per_ms());
   write_response(worker.output, what, {.keep_alive = false}, worker.date.line(now));
-  shared.metrics.here().request(shared.routes.other(), number_of(what.code));
+  of.metrics.here().request(of.routes.other(), number_of(what.code));
 }
 
 /// To the access log: of `asked`, or of nothing that could be read.
-[[gnu::cold]] void note(const context& shared, const socket& peer, const request* asked,
-                        bool http_1_0, const response& reply, metrics::ticks begun) {
+[[gnu::cold]] void note(const common& of, const socket& peer, const request* asked, bool http_1_0,
+                        const response& reply, metrics::ticks begun) {
   const bool head = asked != nullptr && asked->verb == method::head;
-  shared.log->note({.socket = peer.native_handle(),
-                    .protocol = http_1_0 ? "HTTP/1.0" : "HTTP/1.1",
-                    .method = asked == nullptr ? std::string_view() : name_of(asked->verb),
-                    .path = asked == nullptr ? std::string_view() : asked->path,
-                    .status = text_of(reply.code).code,
-                    .bytes = head ? 0 : reply.body.size(),
-                    .duration = shared.metrics.time_since(begun)});
+  of.log->note({.socket = peer.native_handle(),
+                .protocol = http_1_0 ? "HTTP/1.0" : "HTTP/1.1",
+                .method = asked == nullptr ? std::string_view() : name_of(asked->verb),
+                .path = asked == nullptr ? std::string_view() : asked->path,
+                .status = text_of(reply.code).code,
+                .bytes = head ? 0 : reply.body.size(),
+                .duration = of.metrics.time_since(begun)});
 }
 
 class http1_connection final : public connection {
  public:
-  http1_connection(socket& on, const context& shared) noexcept
-      : connection(on), shared_(shared), parser_(shared.limits) {
+  http1_connection(socket& on, const common& of) noexcept
+      : connection(on), common_(of), parser_(of.limits) {
     set_deadline(clock::now(), true);
   }
 
   [[nodiscard]] next take(const received& got) override;
   [[nodiscard]] next go_on() override;
   void set_write_deadline() noexcept override {
-    socket_.deadline(clock::now() + shared_.limits.write_timeout);
+    socket_.deadline(clock::now() + common_.limits.write_timeout);
   }
   [[nodiscard]] next take_sent(const sent& what, next then) override;
   [[nodiscard]] ticks lane_since() const noexcept override { return received_at_; }
   /// HTTP/2, from the first byte on.
   [[nodiscard]] std::unique_ptr<connection> other() override {
-    return h2::connect(socket_, shared_.http2, &shared_, std::move(kept_));
+    return h2::connect(socket_, common_.http2, &common_, std::move(kept_));
   }
 
  private:
@@ -101,7 +100,7 @@ class http1_connection final : public connection {
   void set_deadline(clock::time_point now, bool progress) noexcept;
   [[nodiscard]] bool is_idle() const noexcept { return parser_.where() == parser::phase::idle; }
 
-  const context& shared_;
+  const common& common_;
   parser parser_;
   parser::phase waits_for_ = parser::phase::idle;  // what deadline_ was set for
   clock::time_point deadline_;
@@ -140,7 +139,7 @@ next http1_connection::take_first(const received& got) {
   const std::string_view begun = std::string_view(kept_).substr(0, http2_preface.size());
   if (begun == http2_preface) return next::other;
   if (http2_preface.starts_with(begun) && !got.bytes.empty()) {
-    if (fresh) socket_.deadline(clock::now() + shared_.limits.header_timeout);
+    if (fresh) socket_.deadline(clock::now() + common_.limits.header_timeout);
     return next::receive;
   }
   is_http1_ = true;
@@ -151,7 +150,7 @@ next http1_connection::take_first(const received& got) {
 
 next http1_connection::take_bytes(std::string_view input) {
   worker_local& worker = this_worker();
-  shared_.metrics.here().received(input.size());
+  common_.metrics.here().received(input.size());
   const turn result = answer(input, worker);
   if (comes_back(result.then)) {
     kept_.assign(input.substr(result.used));
@@ -178,16 +177,16 @@ next http1_connection::take_end() {
 
 next http1_connection::take_error(std::error_code error) {
   if (error == std::errc::operation_canceled) {
-    if (shared_.drain.is_draining() && is_idle() && !leaving_) {
+    if (common_.drain.is_draining() && is_idle() && !leaving_) {
       leaving_ = true;
-      socket_.deadline(clock::now() + shared_.limits.drain_idle);
+      socket_.deadline(clock::now() + common_.limits.drain_idle);
     }
     return next::receive;
   }
   if (error == std::errc::connection_aborted && !is_idle()) return next::receive;
   if (error != std::errc::timed_out) return next::close;  // reset by the peer, or it is unreachable
   if (leaving_ && is_idle()) return next::close;
-  metrics::slot& counters = shared_.metrics.here();
+  metrics::slot& counters = common_.metrics.here();
   switch (parser_.where()) {
     case parser::phase::idle:
       counters.timed_out(metrics::timeout::idle);
@@ -205,8 +204,8 @@ next http1_connection::take_error(std::error_code error) {
 next http1_connection::refuse(status code, next then) {
   worker_local& worker = this_worker();
   const metrics::ticks begun = metrics::now_ticks();
-  append_last(error_response(code), shared_, worker);
-  if (shared_.log != nullptr) note(shared_, socket_, nullptr, false, error_response(code), begun);
+  append_last(error_response(code), common_, worker);
+  if (common_.log != nullptr) note(common_, socket_, nullptr, false, error_response(code), begun);
   return flush(worker, {.begun = begun, .started = begun, .then = then, .answered = 1});
 }
 
@@ -215,11 +214,11 @@ next http1_connection::refuse(status code, next then) {
 http1_connection::turn http1_connection::answer(std::string_view input, worker_local& worker) {
   const metrics::ticks start = metrics::now_ticks();
   const metrics::ticks waited_since = std::exchange(lane_since_, 0);
-  const clock::time_point now = worker.coarse_now(start, shared_.metrics.ticks_per_ms());
+  const clock::time_point now = worker.coarse_now(start, common_.metrics.ticks_per_ms());
   bool has_request = waited_since != 0;
   turn result{
       .begun = has_request ? waited_since : start, .started = start, .from_lane = has_request};
-  result.late = shared_.queue_age.exceeded(now);
+  result.late = common_.queue_age.exceeded(now);
   while (result.then == next::receive && (has_request || result.used < input.size())) {
     if (!has_request && !read_request(input, result, worker)) break;
     has_request = false;
@@ -240,16 +239,16 @@ bool http1_connection::read_request(std::string_view input, turn& result, worker
   if (what == parser::outcome::incomplete) return false;
   if (what == parser::outcome::refused) {
     const response refusal = error_response(parser_.refusal());
-    append_last(refusal, shared_, worker);
-    if (shared_.log != nullptr) note(shared_, socket_, nullptr, false, refusal, result.begun);
+    append_last(refusal, common_, worker);
+    if (common_.log != nullptr) note(common_, socket_, nullptr, false, refusal, result.begun);
     ++result.answered;
     result.then = next::linger;
     return false;
   }
-  route_ = shared_.routes.find(parser_.current().path);
-  const bool is_long = shared_.times.is_long(route_);
-  result.shed = !shared_.routes[route_].vital &&
-                (result.late || (is_long && shared_.queue_age.exceeded_in_lane()));
+  route_ = common_.routes.find(parser_.current().path);
+  const bool is_long = common_.times.is_long(route_);
+  result.shed = !common_.routes[route_].vital &&
+                (result.late || (is_long && common_.queue_age.exceeded_in_lane()));
   if (!is_long || result.shed) return true;
   if (result.from_lane && !is_over(lane_slice, result)) return true;
   parser_.hold();
@@ -262,13 +261,13 @@ bool http1_connection::read_request(std::string_view input, turn& result, worker
 void http1_connection::answer_request(bool more, turn& result, worker_local& worker,
                                       clock::time_point now) {
   const request& asked = parser_.current();
-  const bool brief = result.shed || shared_.routes[route_].brief;
+  const bool brief = result.shed || common_.routes[route_].brief;
   const metrics::ticks begun = brief ? 0 : metrics::now_ticks();
   const response reply =
-      result.shed ? busy_response() : shared_.routes.respond(route_, asked, worker.text);
-  if (!brief) shared_.times.note(route_, metrics::now_ticks() - begun);
+      result.shed ? busy_response() : common_.routes.respond(route_, asked, worker.text);
+  if (!brief) common_.times.note(route_, metrics::now_ticks() - begun);
   // While draining the last whole request of the input is the connection's last.
-  const bool keep = parser_.keep_alive() && (more || !shared_.drain.is_draining());
+  const bool keep = parser_.keep_alive() && (more || !common_.drain.is_draining());
   write_response(
       worker.output, reply,
       {.keep_alive = keep, .http_1_0 = parser_.http_1_0(), .head_only = asked.verb == method::head},
@@ -276,18 +275,18 @@ void http1_connection::answer_request(bool more, turn& result, worker_local& wor
   // A peer that asked for the end, and sent no more, has nothing on its way that close() could
   // collide with.
   if (!keep) result.then = more || parser_.keep_alive() ? next::linger : next::close;
-  if (shared_.log != nullptr) [[unlikely]]
-    note(shared_, socket_, &asked, parser_.http_1_0(), reply, result.begun);
+  if (common_.log != nullptr) [[unlikely]]
+    note(common_, socket_, &asked, parser_.http_1_0(), reply, result.begun);
   parser_.release();
 
-  shared_.metrics.here().request(route_, number_of(reply.code));
-  if (result.shed) shared_.metrics.here().shed();
+  common_.metrics.here().request(route_, number_of(reply.code));
+  if (result.shed) common_.metrics.here().shed();
   ++result.answered;
   const bool look = !brief || result.answered % brief_answers_per_look == 0;
   // Out of the lane, read_request() decides about the next one if it is long.
   const bool lasted = look && is_over(result.from_lane ? lane_slice : pipeline_slice, result) &&
-                      !(result.from_lane && shared_.times.is_long(route_));
-  const bool over = result.answered == shared_.limits.pipeline_max ||
+                      !(result.from_lane && common_.times.is_long(route_));
+  const bool over = result.answered == common_.limits.pipeline_max ||
                     worker.output.size() > output_bytes_max || lasted;
   if (keep && more && over) result.then = next::go_on;
 }
@@ -295,14 +294,14 @@ void http1_connection::answer_request(bool more, turn& result, worker_local& wor
 /// Whether the turn has lasted for longer.
 bool http1_connection::is_over(microseconds slice, const turn& what) const noexcept {
   return (metrics::now_ticks() - what.started) * 1000 >
-         shared_.metrics.ticks_per_ms() * static_cast<metrics::ticks>(slice.count());
+         common_.metrics.ticks_per_ms() * static_cast<metrics::ticks>(slice.count());
 }
 
 /// Sends what the worker's output holds, as far as that goes without waiting.
 next http1_connection::flush(worker_local& worker, const turn& what) {
   if (worker.output.empty()) return what.then;
   const sent taken = socket_.try_send(worker.output.bytes());
-  metrics::slot& counters = shared_.metrics.here();
+  metrics::slot& counters = common_.metrics.here();
   counters.sent(taken.bytes);
   counters.answered(what.answered, metrics::now_ticks() - what.begun);
   if (taken.error) return next::close;
@@ -311,7 +310,7 @@ next http1_connection::flush(worker_local& worker, const turn& what) {
 }
 
 next http1_connection::take_sent(const sent& what, next then) {
-  metrics::slot& counters = shared_.metrics.here();
+  metrics::slot& counters = common_.metrics.here();
   counters.sent(what.bytes);
   then = took(what, then, counters);
   if (what.error) return then;
@@ -326,9 +325,9 @@ next http1_connection::take_sent(const sent& what, next then) {
 void http1_connection::set_deadline(clock::time_point now, bool progress) noexcept {
   if (!progress && parser_.where() == waits_for_) return;
   waits_for_ = parser_.where();
-  microseconds timeout = shared_.limits.idle_timeout;
-  if (waits_for_ == parser::phase::header) timeout = shared_.limits.header_timeout;
-  if (waits_for_ == parser::phase::body) timeout = shared_.limits.body_timeout;
+  microseconds timeout = common_.limits.idle_timeout;
+  if (waits_for_ == parser::phase::header) timeout = common_.limits.header_timeout;
+  if (waits_for_ == parser::phase::body) timeout = common_.limits.body_timeout;
   deadline_ = now + timeout + clock_lag;
   if (is_idle()) {
     socket_.idle(now, deadline_);
@@ -340,18 +339,18 @@ void http1_connection::set_deadline(clock::time_point now, bool progress) noexce
 }  // namespace
 
 std::unique_ptr<connection> factory::connect(socket& accepted) const {
-  return std::make_unique<http1_connection>(accepted, shared_);
+  return std::make_unique<http1_connection>(accepted, common_);
 }
 
 /// No request has been read: a fresh socket takes the answer at once.
 void factory::refuse(socket& accepted) const {
   worker_local& worker = this_worker();
-  append_last(busy_response(), shared_, worker);
-  if (shared_.log != nullptr) {
-    note(shared_, accepted, nullptr, false, busy_response(), metrics::now_ticks());
+  append_last(busy_response(), common_, worker);
+  if (common_.log != nullptr) {
+    note(common_, accepted, nullptr, false, busy_response(), metrics::now_ticks());
   }
   const sent taken = accepted.try_send(worker.output.bytes());
-  shared_.metrics.here().sent(taken.bytes);
+  common_.metrics.here().sent(taken.bytes);
 }
 
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

@@ -17,10 +17,10 @@ namespace bwos::server::h2 {
 struct common;
 }
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 
 /// What every connection of a server shares. Outlives them all.
-struct context {
+struct common {
   executor& workers;
   const drain_state& drain;
   const router& routes;
@@ -36,8 +36,8 @@ struct context {
 class factory final : public connection_factory {
  public:
   /// `of` must outlive it.
-  explicit factory(const context& of) noexcept
-      : connection_factory(of.workers, of.metrics), shared_(of) {}
+  explicit factory(const common& of) noexcept
+      : connection_factory(of.workers, of.metrics), common_(of) {}
 
   [[nodiscard]] std::unique_ptr<connection> connect(socket& accepted) const override;
   [[nodiscard]] std::size_t refusals_max() const noexcept override { return server::refusals_max; }
@@ -45,7 +45,7 @@ class factory final : public connection_factory {
   void refuse(socket& accepted) const override;
 
  private:
-  const context& shared_;
+  const common& common_;
 };
 
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 
 inline constexpr std::ptrdiff_t block_bytes = 32;
 
@@ -90,4 +90,4 @@ class line_scan {
   char last_ = 0;  // the byte before that piece
 };
 
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

@@ -7,7 +7,7 @@
 
 #include "http/h1/syntax.hpp"
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 namespace {
 
 constexpr std::size_t behind_target = std::string_view(" HTTP/1.1\r\n").size();
@@ -426,4 +426,4 @@ void parser::describe() noexcept {
   request_.length_known = (flags & (F_CONTENT_LENGTH | F_CHUNKED)) != 0;
 }
 
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

@@ -12,7 +12,7 @@
 #include "http/limits.hpp"
 #include "http/message.hpp"
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 
 /// Requests out of a connection's bytes, one at a time. Knows no socket. A request that lies whole
 /// in one input is described by views into that input; of one that does not, head and body are
@@ -144,4 +144,4 @@ class parser : private llhttp_t {
   request request_;
 };
 
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

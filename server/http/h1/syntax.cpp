@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 namespace {
 
 enum class_bits : std::uint8_t {
@@ -104,4 +104,4 @@ status judge_request_line(std::string_view line) noexcept {
   return is_known_method(method) ? status::ok : status::not_implemented;
 }
 
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

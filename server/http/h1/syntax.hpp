@@ -7,7 +7,7 @@
 
 #include "http/message.hpp"
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 
 /// A character of a token: of a method, of a field's name.
 [[nodiscard]] bool is_token(char c) noexcept;
@@ -33,4 +33,4 @@ namespace bwos::server::http1 {
 /// target can be wrong.
 [[nodiscard]] status judge_request_line(std::string_view line) noexcept;
 
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

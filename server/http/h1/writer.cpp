@@ -5,7 +5,7 @@
 #include <array>
 #include <charconv>
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 namespace {
 
 constexpr std::size_t status_line_size_max = 56;
@@ -76,4 +76,4 @@ void write_response(byte_buffer& to, const response& what, framing how,
   to.advance(static_cast<std::size_t>(at - begin));
 }
 
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

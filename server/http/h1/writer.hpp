@@ -6,7 +6,7 @@
 #include "http/message.hpp"
 #include "net/byte_buffer.hpp"
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 
 /// How a response must look on this connection.
 struct framing {
@@ -20,4 +20,4 @@ void write_response(byte_buffer& to, const response& what, framing how, std::str
 
 inline constexpr std::string_view continue_response = "HTTP/1.1 100 Continue\r\n\r\n";
 
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

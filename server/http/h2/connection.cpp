@@ -38,7 +38,7 @@ constexpr int unheard_turns_of_calls_max = 64;
 /// Of gRPC alone; or, with `http`, of its routes too, and with what it began with.
 class http2_connection final : public connection {
  public:
-  http2_connection(socket& on, const common& of, const http1::context* http, std::string first)
+  http2_connection(socket& on, const common& of, const h1::common* http, std::string first)
       : connection(on),
         common_(of),
         http_(http),
@@ -69,7 +69,7 @@ class http2_connection final : public connection {
   void set_deadline() noexcept;
 
   const common& common_;
-  const http1::context* const http_;
+  const h1::common* const http_;
   std::string first_;
   std::string kept_;
   endpoint endpoint_;
@@ -197,7 +197,7 @@ void http2_connection::set_deadline() noexcept {
 
 }  // namespace
 
-std::unique_ptr<connection> connect(socket& on, const common& of, const http1::context* http,
+std::unique_ptr<connection> connect(socket& on, const common& of, const h1::common* http,
                                     std::string first) {
   return std::make_unique<http2_connection>(on, of, http, std::move(first));
 }

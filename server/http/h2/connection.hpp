@@ -12,7 +12,7 @@ namespace bwos::server::h2 {
 /// An HTTP/2 connection: with `http` of its routes, too. `first`: what was received before it was
 /// known to be HTTP/2. Throws std::bad_alloc.
 [[nodiscard]] std::unique_ptr<connection> connect(socket& on, const common& of,
-                                                  const http1::context* http = nullptr,
+                                                  const h1::common* http = nullptr,
                                                   std::string first = {});
 
 /// HTTP/2 connections whose streams are calls. Those above the port's limit are closed without a

@@ -20,7 +20,7 @@ clock_facts::time_point age_end(microseconds age_max, clock_facts::time_point no
 }  // namespace
 
 endpoint::endpoint(const common& of, stream_waker waker, clock::time_point now,
-                   const http1::context* http, bool hands_on)
+                   const h1::common* http, bool hands_on)
     : common_(of),
       waker_(waker),
       session_(*this, of.bounds),

@@ -54,7 +54,7 @@ class endpoint final : application {
   /// alone. `hands_on`: its runner waits for what runs elsewhere (has_running()), so that a request
   /// may go to the lane by itself. Throws std::bad_alloc.
   endpoint(const common& of, stream_waker waker, clock::time_point now,
-           const http1::context* http = nullptr, bool hands_on = true);
+           const h1::common* http = nullptr, bool hands_on = true);
   endpoint(const endpoint&) = delete;
   endpoint& operator=(const endpoint&) = delete;
   /// The runner: once has_running() is false. When the threads have been joined: any time.

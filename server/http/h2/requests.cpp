@@ -83,16 +83,16 @@ void request_stream::long_run::on_turn(continuation& self, disposition how) noex
 }
 
 void request_stream::long_run::answer() noexcept {
-  const http1::context& shared = of->in_.shared_;
+  const h1::common& common = of->in_.common_;
   const metrics::ticks begun = metrics::now_ticks();
   try {
-    reply = shared.routes.respond(where, of->asked(), this_worker().text);
+    reply = common.routes.respond(where, of->asked(), this_worker().text);
     text = reply.body;
     reply.body = text;
   } catch (...) {
     reply = error_response(status::internal_error);
   }
-  shared.times.note(where, metrics::now_ticks() - begun);
+  common.times.note(where, metrics::now_ticks() - begun);
 }
 
 // The request.
@@ -133,26 +133,26 @@ void request_stream::read_method(std::string_view value) {
     verb_ = method::options;
   } else if (value == "CONNECT") {
     object(status::method_not_allowed);
-  } else if (!http1::is_known_method(value)) {
+  } else if (!h1::is_known_method(value)) {
     object(status::not_implemented);
   }
 }
 
 void request_stream::read_host(std::string_view value) {
-  if (!http1::is_host(value)) object(status::bad_request);
+  if (!h1::is_host(value)) object(status::bad_request);
 }
 
 /// nghttp2 has seen to it that it is a number, and compares it with what comes.
 void request_stream::read_length(std::string_view value) {
   std::size_t size = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), size);
-  if (error != std::errc() || size > in_.shared_.limits.body_bytes_max) {
+  if (error != std::errc() || size > in_.common_.limits.body_bytes_max) {
     object(status::payload_too_large);
   }
 }
 
 void request_stream::read_expect(std::string_view value) {
-  expects_continue_ = http1::is_lower_case_of(value, "100-continue");
+  expects_continue_ = h1::is_lower_case_of(value, "100-continue");
   if (!expects_continue_) object(status::expectation_failed);
 }
 
@@ -177,7 +177,7 @@ void request_stream::on_data(std::span<const std::byte> bytes, bool /*last*/) {
     return;
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (content_.size() + text.size() > in_.shared_.limits.body_bytes_max) {
+  if (content_.size() + text.size() > in_.common_.limits.body_bytes_max) {
     return refuse(status::payload_too_large);
   }
   if (!in_.keep(*this, text)) refuse(status::service_unavailable);
@@ -216,7 +216,7 @@ request request_stream::asked() const noexcept {
 /// What comes of its body yet is dropped, within the bounds of HTTP/1.1's last answers.
 void request_stream::refuse(status why) {
   expects_continue_ = false;
-  in_.shared_.metrics.here().request(in_.shared_.routes.other(), number_of(why));
+  in_.common_.metrics.here().request(in_.common_.routes.other(), number_of(why));
   answer(why == status::service_unavailable ? busy_response() : error_response(why));
   in_.drop_content(*this);
 }
@@ -224,10 +224,10 @@ void request_stream::refuse(status why) {
 void request_stream::answer(const response& what) {
   answered_ = true;
   in_.at_.note_answer();
-  if (in_.shared_.log != nullptr) [[unlikely]]
+  if (in_.common_.log != nullptr) [[unlikely]]
     note(what);
   worker_local& worker = this_worker();
-  const metrics::registry& metrics = in_.shared_.metrics;
+  const metrics::registry& metrics = in_.common_.metrics;
   const clock::time_point now = worker.coarse_now(metrics::now_ticks(), metrics.ticks_per_ms());
   constexpr std::size_t behind_name = std::string_view("Date: ").size();
   worker.date.line(now).copy(date_.data(), date_.size(), behind_name);
@@ -252,7 +252,7 @@ void request_stream::answer(const response& what) {
 void request_stream::note(const response& what) const {
   const request from = asked();
   const auto took = clock::now() - taken_up_;
-  in_.shared_.log->note({.socket = in_.at_.socket(),
+  in_.common_.log->note({.socket = in_.at_.socket(),
                          .protocol = "HTTP/2",
                          .method = name_of(from.verb),
                          .path = from.path,
@@ -263,8 +263,8 @@ void request_stream::note(const response& what) const {
 
 // All of them.
 
-requests::requests(endpoint& of, const http1::context& shared) noexcept
-    : at_(of), session_(of.session()), shared_(shared) {}
+requests::requests(endpoint& of, const h1::common& common) noexcept
+    : at_(of), session_(of.session()), common_(common) {}
 
 requests::~requests() {
   while (request_stream* const each = newest_) {
@@ -290,7 +290,7 @@ void requests::run(clock::time_point now) {
 
 void requests::renew(clock::time_point now) noexcept {
   for (request_stream* each = soonest_; each != nullptr; each = each->later_) {
-    each->deadline_ = now + shared_.limits.body_timeout;
+    each->deadline_ = now + common_.limits.body_timeout;
   }
 }
 
@@ -306,19 +306,19 @@ void requests::sweep(clock::time_point /*now*/) {
 rest requests::run_ready(clock::time_point now) {
   const bool from_lane = std::exchange(left_, rest::nothing) == rest::long_one;
   const metrics::ticks begun = metrics::now_ticks();
-  const bool late = shared_.queue_age.exceeded(now);
-  metrics::slot& counters = shared_.metrics.here();
+  const bool late = common_.queue_age.exceeded(now);
+  metrics::slot& counters = common_.metrics.here();
   const metrics::ticks slice =
-      shared_.metrics.ticks_per_ms() * static_cast<metrics::ticks>(pipeline_slice.count());
+      common_.metrics.ticks_per_ms() * static_cast<metrics::ticks>(pipeline_slice.count());
   unsigned answered = 0;
   rest left = rest::nothing;
   while (ready_ != nullptr && left == rest::nothing) {
     request_stream& each = *ready_;
     const request asked = each.asked();
-    const std::size_t where = shared_.routes.find(asked.path);
-    const route& entry = shared_.routes[where];
-    const bool is_long = shared_.times.is_long(where) && !(from_lane && answered == 0);
-    const bool shed = !entry.vital && (late || (is_long && shared_.queue_age.exceeded_in_lane()));
+    const std::size_t where = common_.routes.find(asked.path);
+    const route& entry = common_.routes[where];
+    const bool is_long = common_.times.is_long(where) && !(from_lane && answered == 0);
+    const bool shed = !entry.vital && (late || (is_long && common_.queue_age.exceeded_in_lane()));
     const bool goes_alone = is_long && at_.hands_on();
     if (each.open_ && is_long && !shed && !goes_alone) {
       left = rest::long_one;
@@ -341,15 +341,15 @@ rest requests::run_ready(clock::time_point now) {
     }
     const metrics::ticks asked_at = entry.brief ? 0 : metrics::now_ticks();
     const response reply =
-        shed ? busy_response() : shared_.routes.respond(where, asked, this_worker().text);
-    if (!shed && !entry.brief) shared_.times.note(where, metrics::now_ticks() - asked_at);
+        shed ? busy_response() : common_.routes.respond(where, asked, this_worker().text);
+    if (!shed && !entry.brief) common_.times.note(where, metrics::now_ticks() - asked_at);
     each.answer(reply);
     drop_content(each);
     counters.request(where, number_of(reply.code));
     if (shed) counters.shed();
     ++answered;
     const bool look = !entry.brief || answered % brief_answers_per_look == 0;
-    const bool over = answered == shared_.limits.pipeline_max ||
+    const bool over = answered == common_.limits.pipeline_max ||
                       (look && (metrics::now_ticks() - begun) * 1000 > slice);
     if (over && ready_ != nullptr) left = rest::some;
   }
@@ -362,7 +362,7 @@ void requests::hand_on(request_stream& which, std::size_t route) {
   if (!at_.may_hand_on()) return session_.reset(which, error::refused_stream);
   which.run_ = std::make_unique<request_stream::long_run>(which, route);
   at_.one_handed_on();
-  shared_.workers.post_long(*which.run_, which.run_->place);
+  common_.workers.post_long(*which.run_, which.run_->place);
 }
 
 void requests::take(inbox_entry& ended) {
@@ -376,7 +376,7 @@ void requests::take(inbox_entry& ended) {
   }
   which.answer(run.reply);
   drop_content(which);
-  metrics::slot& counters = shared_.metrics.here();
+  metrics::slot& counters = common_.metrics.here();
   counters.request(run.where, number_of(run.reply.code));
   counters.answered(1, metrics::now_ticks() - run.since);
 }
@@ -401,7 +401,7 @@ void requests::expire(clock::time_point now) {
       session_.reset(late, error::none);
       continue;
     }
-    shared_.metrics.here().timed_out(metrics::timeout::body);
+    common_.metrics.here().timed_out(metrics::timeout::body);
     late.take_rest(false);
     late.refuse(status::request_timeout);
   }
@@ -423,7 +423,7 @@ void requests::complete(request_stream& which) noexcept {
 /// Headers end one after the other, so that the list is in the order of its deadlines.
 void requests::wait_for_body(request_stream& which) noexcept {
   which.waits_ = true;
-  which.deadline_ = session_.now() + shared_.limits.body_timeout;
+  which.deadline_ = session_.now() + common_.limits.body_timeout;
   which.sooner_ = latest_;
   (latest_ != nullptr ? latest_->later_ : soonest_) = &which;
   latest_ = &which;
@@ -437,7 +437,7 @@ void requests::wait_no_more(request_stream& which) noexcept {
 
 /// False: the connection has too much already.
 bool requests::keep(request_stream& which, std::string_view bytes) {
-  if (content_bytes_ + bytes.size() > bodies_max * shared_.limits.body_bytes_max) return false;
+  if (content_bytes_ + bytes.size() > bodies_max * common_.limits.body_bytes_max) return false;
   which.content_.append(bytes);
   content_bytes_ += bytes.size();
   return true;

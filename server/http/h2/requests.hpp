@@ -88,7 +88,7 @@ class requests final : public stream_kind {
  public:
   using clock = request_stream::clock;
 
-  requests(endpoint& of, const http1::context& shared) noexcept;
+  requests(endpoint& of, const h1::common& common) noexcept;
   ~requests() override;
 
   [[nodiscard]] stream& open() override;
@@ -107,7 +107,7 @@ class requests final : public stream_kind {
     return soonest_ == nullptr ? clock::time_point::max() : soonest_->deadline_;
   }
   /// One of the connection's deadlines has passed.
-  void count_timeout(metrics::timeout which) const { shared_.metrics.here().timed_out(which); }
+  void count_timeout(metrics::timeout which) const { common_.metrics.here().timed_out(which); }
 
  private:
   friend class request_stream;
@@ -127,7 +127,7 @@ class requests final : public stream_kind {
 
   endpoint& at_;
   session& session_;
-  const http1::context& shared_;
+  const h1::common& common_;
   request_stream* newest_ = nullptr;
   request_stream* ready_ = nullptr;  // the first of them
   request_stream** ready_end_ = &ready_;

@@ -352,13 +352,13 @@ TEST(config, serves_grpc_natively_where_it_can_unless_told_otherwise) {
                                "asio-pool"});
   const config& all = accepted(result);
   EXPECT_EQ(all.grpc_by, grpc_kind::native);
-  EXPECT_EQ(all.native.message_bytes_max, 5U);
+  EXPECT_EQ(all.calls.message_bytes_max, 5U);
   EXPECT_EQ(all.http2.streams_max, 6U);
   EXPECT_EQ(all.http2.handlers_max, 7U);
   EXPECT_EQ(all.http2.header_bytes_max, 1024U);
   EXPECT_EQ(all.http2.output_bytes_max, 2048U);
   EXPECT_EQ(all.http2.request_bytes_max, 3U << 20);
-  EXPECT_EQ(all.native.inflate_ratio_max, 1000U);
+  EXPECT_EQ(all.calls.inflate_ratio_max, 1000U);
   EXPECT_EQ(all.http2.write_rate_min, 1024U);
   EXPECT_EQ(all.http2.write_bytes_min(), 12U * 1024U);
   EXPECT_EQ(all.http2.acks_max, 8U);

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "app/baselines.hpp"
-#include "grpc/server.hpp"
+#include "grpc/native_server.hpp"
 #include "running_server.hpp"
 
 namespace bwos::server::test {
@@ -26,9 +26,9 @@ class each_transport : public testing::TestWithParam<transport> {
     if (GetParam() == transport::cpp) {
       server_ = make_grpc_cpp_server(threads_->workers(), any_port(), services_);
     } else {
-      server_ = std::make_unique<native::server>(*threads_, "127.0.0.1:0", 1024, 1000,
-                                                 methods_of(services_), drain_, registry_,
-                                                 settings_.http2, settings_.native);
+      server_ = std::make_unique<rpc::native_server>(*threads_, "127.0.0.1:0", 1024, 1000,
+                                                     methods_of(services_), drain_, registry_,
+                                                     settings_.http2, settings_.calls);
     }
     channel_ = connect();
   }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "app/baselines.hpp"
-#include "grpc/server.hpp"
+#include "grpc/native_server.hpp"
 #include "running_server.hpp"
 #include "work.grpc.pb.h"
 
@@ -20,15 +20,15 @@ namespace bwos::server::test {
 namespace {
 
 struct native_server {
-  explicit native_server(executor_kind kind, const native::call_limits& calls = {},
+  explicit native_server(executor_kind kind, const rpc::call_limits& calls = {},
                          std::size_t connections_max = 1000)
       : limits(calls) {
     settings.executor = kind;
     settings.workers = 2;
     threads = make_runtime(settings);
-    server = std::make_unique<native::server>(*threads, "127.0.0.1:0", 1024, connections_max,
-                                              methods_of(services), drain, registry, settings.http2,
-                                              limits);
+    server = std::make_unique<rpc::native_server>(*threads, "127.0.0.1:0", 1024, connections_max,
+                                                  methods_of(services), drain, registry,
+                                                  settings.http2, limits);
   }
   ~native_server() { threads->stop(); }
   native_server(const native_server&) = delete;
@@ -44,12 +44,12 @@ struct native_server {
   void stop() { server->shutdown(std::chrono::steady_clock::now() + 20s); }
 
   config settings;
-  native::call_limits limits;
+  rpc::call_limits limits;
   demo_services services;
   drain_state drain;
   metrics::registry registry{{.routes = 1, .statuses = status_count}};
   std::unique_ptr<runtime> threads;
-  std::unique_ptr<native::server> server;
+  std::unique_ptr<rpc::native_server> server;
 };
 
 class grpc_native : public testing::TestWithParam<executor_kind> {};
@@ -221,10 +221,10 @@ task<rpc::status> suspends(rpc::context& call, const helloworld::HelloRequest& r
 TEST_P(grpc_native, handlers_that_suspend_are_answered_whoever_resumes_them) {
   native_server running(GetParam());
   handlers_on = &running.threads->workers();
-  native::method_table methods;
+  rpc::method_table methods;
   methods.unary("/test/Suspend", &suspends);
   const std::atomic<bool> staying{false};
-  const native::served_methods served(methods, running.limits);
+  const rpc::served_methods served(methods, running.limits);
   const h2::common shared{running.threads->workers(), running.drain, running.registry,
                           running.settings.http2,     staying,       &served};
   const auto listener = running.threads->listen("127.0.0.1:0", 100);
@@ -302,10 +302,10 @@ task<rpc::status> wanders(rpc::context&, rpc::reader<helloworld::HelloRequest>& 
 TEST_P(grpc_native, streams_whose_handlers_wander_lose_nothing_and_end) {
   native_server running(GetParam());
   handlers_on = &running.threads->workers();
-  native::method_table methods;
+  rpc::method_table methods;
   methods.both_streams("/test/Wander", &wanders);
   const std::atomic<bool> staying{false};
-  const native::served_methods served(methods, running.limits);
+  const rpc::served_methods served(methods, running.limits);
   const h2::common shared{running.threads->workers(), running.drain, running.registry,
                           running.settings.http2,     staying,       &served};
   const auto listener = running.threads->listen("127.0.0.1:0", 100);

@@ -33,8 +33,8 @@ inline options pool_options(unsigned workers) {
 }
 
 /// The demo's, for native gRPC.
-inline native::method_table methods_of(const demo_services& services) {
-  native::method_table made;
+inline rpc::method_table methods_of(const demo_services& services) {
+  rpc::method_table made;
   add_services(made, services);
   return made;
 }

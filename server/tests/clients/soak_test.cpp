@@ -24,7 +24,7 @@
 #include "agenda.hpp"
 #include "app/baselines.hpp"
 #include "cut_proxy.hpp"
-#include "grpc/server.hpp"
+#include "grpc/native_server.hpp"
 #include "running_server.hpp"
 #include "seed.hpp"
 #include "soak_calls.hpp"
@@ -245,15 +245,15 @@ class soak : public testing::TestWithParam<way> {
     settings_.workers = 2;
     settings_.executor = GetParam().executor;
     settings_.reactor = GetParam().reactor;
-    settings_.native.lane_threshold = settings_.lane_threshold();
+    settings_.calls.lane_threshold = settings_.lane_threshold();
     services_.has_test_service = true;
     threads_ = make_runtime(settings_);
     if (GetParam().reactor == reactor_kind::io_uring && threads_->facts().reactor.refused) {
       GTEST_SKIP() << threads_->facts().reactor.note;
     }
-    server_ = std::make_unique<native::server>(*threads_, "127.0.0.1:0", 1024, 1000,
-                                               methods_of(services_), drain_, registry_,
-                                               settings_.http2, settings_.native);
+    server_ = std::make_unique<rpc::native_server>(*threads_, "127.0.0.1:0", 1024, 1000,
+                                                   methods_of(services_), drain_, registry_,
+                                                   settings_.http2, settings_.calls);
     for (int i = 0; i < channels; ++i) {
       lines_.push_back(std::make_unique<line>(server_->address(), i > 0));
     }

@@ -27,7 +27,7 @@
 #include "grpc/calls.hpp"
 #include "tests/http/demo_site.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -66,8 +66,7 @@ struct server_side {
   const queue_age_bound queue_age{nullptr, 0us};
   const served_methods served{methods, calls};
   const h2::common of{workers, site.drain, counters, http2, leaving, &served};
-  const http1::context context{workers, site.drain, site.routes, counters,
-                               http,    times,      queue_age,   of};
+  const h1::common context{workers, site.drain, site.routes, counters, http, times, queue_age, of};
 };
 
 server_side& side() {
@@ -239,12 +238,12 @@ void check(std::string_view input, std::uint16_t seed) {
 }
 
 }  // namespace
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::string_view input(reinterpret_cast<const char*>(data), size - 2);
   const auto seed = static_cast<std::uint16_t>(data[size - 2] << 8 | data[size - 1]);
-  bwos::server::native::check(bwos::server::native::up_to_goaway(input), seed);
+  bwos::server::rpc::check(bwos::server::rpc::up_to_goaway(input), seed);
   return 0;
 }

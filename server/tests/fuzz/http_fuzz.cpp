@@ -19,7 +19,7 @@
 #include "http/h1/writer.hpp"
 #include "tests/http/demo_site.hpp"
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 namespace {
 
 constexpr std::string_view date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
@@ -132,13 +132,13 @@ void check(std::string_view input, std::uint16_t seed) {
 }
 
 }  // namespace
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::string_view input(reinterpret_cast<const char*>(data), size - 2);
   const auto seed = static_cast<std::uint16_t>(data[size - 2] << 8 | data[size - 1]);
-  bwos::server::http1::check_heads(input);
-  bwos::server::http1::check(input, seed);
+  bwos::server::h1::check_heads(input);
+  bwos::server::h1::check(input, seed);
   return 0;
 }

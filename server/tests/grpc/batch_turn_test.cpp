@@ -16,10 +16,10 @@
 
 #include "app/baselines.hpp"
 #include "grpc/batch_turn.hpp"
-#include "grpc/server.hpp"
+#include "grpc/native_server.hpp"
 #include "tests/grpc/calls_harness.hpp"
 
-namespace bwos::server::native::test {
+namespace bwos::server::rpc::test {
 namespace {
 
 // batch_turn alone. A clock of so many ticks a millisecond makes every handler long, or brief.
@@ -657,4 +657,4 @@ TEST(native_threads, calls_that_are_reset_late_or_left_alone_all_end) {
 }
 
 }  // namespace
-}  // namespace bwos::server::native::test
+}  // namespace bwos::server::rpc::test

@@ -19,7 +19,7 @@
 #include "grpc/calls.hpp"
 #include "tests/http/h2/frames.hpp"
 
-namespace bwos::server::native::test {
+namespace bwos::server::rpc::test {
 
 using namespace std::chrono_literals;
 
@@ -217,4 +217,4 @@ class calls_harness {
   h2::endpoint tested;
 };
 
-}  // namespace bwos::server::native::test
+}  // namespace bwos::server::rpc::test

@@ -38,7 +38,7 @@ thread_local int allocated = 0;  // by `new`, and not freed
   std::free(what);
 }
 
-namespace bwos::server::native::test {
+namespace bwos::server::rpc::test {
 namespace {
 
 std::string reply_to(const std::string& name) {
@@ -1375,4 +1375,4 @@ TEST(native_drain, a_peer_that_does_not_answer_is_not_waited_for) {
 }
 
 }  // namespace
-}  // namespace bwos::server::native::test
+}  // namespace bwos::server::rpc::test

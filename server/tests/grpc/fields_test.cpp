@@ -8,7 +8,7 @@
 
 #include "grpc/status_message.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -78,4 +78,4 @@ TEST(native_syntax, base64) {
 }
 
 }  // namespace
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

@@ -22,7 +22,7 @@
 #include "tests/http/demo_site.hpp"
 #include "tests/http/h2/frames.hpp"
 
-namespace bwos::server::native::test {
+namespace bwos::server::rpc::test {
 namespace {
 
 using bwos::test::tcp_client;
@@ -77,7 +77,7 @@ class throwing_server {
   }
 
   [[nodiscard]] std::string address() const { return listener_->address(); }
-  [[nodiscard]] std::uint64_t counted(std::string_view path, status code) const {
+  [[nodiscard]] std::uint64_t counted(std::string_view path, server::status code) const {
     return site_.counted(metrics_.total(), path, code);
   }
   [[nodiscard]] std::uint64_t out_of_memory() const { return metrics_.total().out_of_memory; }
@@ -98,22 +98,22 @@ class throwing_server {
   const std::atomic<bool> leaving_{false};
   const std::unique_ptr<runtime> running_ = make_runtime(settings_);
   const queue_age_bound queue_age_{running_->workers_of_ours(), {}};
-  const served_methods served_{methods_, settings_.native};
+  const served_methods served_{methods_, settings_.calls};
   const h2::common http2_{.workers = running_->workers(),
                           .drain = site_.drain,
                           .metrics = metrics_,
                           .bounds = settings_.http2,
                           .leaving = leaving_,
                           .calls = &served_};
-  const http1::context http_{.workers = running_->workers(),
-                             .drain = site_.drain,
-                             .routes = site_.routes,
-                             .metrics = metrics_,
-                             .limits = settings_.http,
-                             .times = times_,
-                             .queue_age = queue_age_,
-                             .http2 = http2_};
-  const http1::factory connections_{http_};
+  const h1::common http_{.workers = running_->workers(),
+                         .drain = site_.drain,
+                         .routes = site_.routes,
+                         .metrics = metrics_,
+                         .limits = settings_.http,
+                         .times = times_,
+                         .queue_age = queue_age_,
+                         .http2 = http2_};
+  const h1::factory connections_{http_};
   const std::unique_ptr<port> listener_ = running_->listen("127.0.0.1:0", 100);
 };
 
@@ -176,9 +176,9 @@ TEST_P(handler_throw, is_500_over_http1_and_its_connection_goes_on) {
     EXPECT_EQ(answer.find("Connection: close"), std::string::npos) << answer;
     EXPECT_TRUE(asked(connection, "/plaintext").ends_with("Hello, World!"));
   }
-  EXPECT_EQ(server.counted("/metrics", status::internal_error), 1U);
-  EXPECT_EQ(server.counted("/healthz", status::internal_error), 1U);
-  EXPECT_EQ(server.counted("/plaintext", status::ok), 2U);
+  EXPECT_EQ(server.counted("/metrics", server::status::internal_error), 1U);
+  EXPECT_EQ(server.counted("/healthz", server::status::internal_error), 1U);
+  EXPECT_EQ(server.counted("/plaintext", server::status::ok), 2U);
   EXPECT_EQ(server.out_of_memory(), 0U);
 }
 
@@ -193,8 +193,8 @@ TEST_P(handler_throw, is_500_over_http2_and_its_connection_goes_on) {
     EXPECT_EQ(connection.get(stream + 2, "/plaintext").body, "Hello, World!") << path;
     stream += 4;
   }
-  EXPECT_EQ(server.counted("/metrics", status::internal_error), 1U);
-  EXPECT_EQ(server.counted("/healthz", status::internal_error), 1U);
+  EXPECT_EQ(server.counted("/metrics", server::status::internal_error), 1U);
+  EXPECT_EQ(server.counted("/healthz", server::status::internal_error), 1U);
   EXPECT_EQ(server.out_of_memory(), 0U);
 }
 
@@ -207,7 +207,7 @@ TEST_P(handler_throw, is_logged_with_its_route_and_no_more_than_once_a_second) {
     const throwing_server server(GetParam());
     tcp_client connection(server.address());
     for (int i = 0; i < asks; ++i) asked(connection, "/metrics");
-    EXPECT_EQ(server.counted("/metrics", status::internal_error), asks);
+    EXPECT_EQ(server.counted("/metrics", server::status::internal_error), asks);
   }
   const auto took = std::chrono::steady_clock::now() - begun;
   EXPECT_GE(log.lines_with("the handler of /metrics threw: no metrics today"), 1U);
@@ -241,4 +241,4 @@ TEST(handler_throw_of_a_call, is_unknown_and_logged_with_its_method) {
 }
 
 }  // namespace
-}  // namespace bwos::server::native::test
+}  // namespace bwos::server::rpc::test

@@ -9,7 +9,7 @@
 #include "grpc/health.hpp"
 #include "tests/grpc/calls_harness.hpp"
 
-namespace bwos::server::native::test {
+namespace bwos::server::rpc::test {
 namespace {
 
 const std::string serving = message("\x08\x01");
@@ -148,4 +148,4 @@ TEST(native_health, what_lasts_alone_ends_when_the_peer_has_the_goaway) {
 }
 
 }  // namespace
-}  // namespace bwos::server::native::test
+}  // namespace bwos::server::rpc::test

@@ -16,7 +16,7 @@
 #include "grpc/health.hpp"
 #include "tests/grpc/calls_harness.hpp"
 
-namespace bwos::server::native::test {
+namespace bwos::server::rpc::test {
 namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
@@ -254,4 +254,4 @@ TEST(native_budget, health_and_reflection_take_names_and_few_streams) {
 }
 
 }  // namespace
-}  // namespace bwos::server::native::test
+}  // namespace bwos::server::rpc::test

@@ -130,16 +130,16 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
                          .metrics = counters,
                          .bounds = http2_limits,
                          .leaving = leaving};
-  const http1::context shared{.workers = running->workers(),
-                              .drain = site.drain,
-                              .routes = site.routes,
-                              .metrics = counters,
-                              .limits = limits,
-                              .times = times,
-                              .queue_age = queue_age,
-                              .http2 = http2};
+  const h1::common shared{.workers = running->workers(),
+                          .drain = site.drain,
+                          .routes = site.routes,
+                          .metrics = counters,
+                          .limits = limits,
+                          .times = times,
+                          .queue_age = queue_age,
+                          .http2 = http2};
   const std::unique_ptr<port> http = running->listen("127.0.0.1:0", 128);
-  const http1::factory served(shared);
+  const h1::factory served(shared);
   http->start(served, 1000);
 
   std::array<int, connections> clients{};
@@ -167,16 +167,16 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
 std::uint64_t allocations_of_body(std::size_t bytes) {
   constexpr std::size_t piece = 16 * 1024;
   const http_limits limits;
-  http1::parser parser(limits);
+  h1::parser parser(limits);
   const std::string all =
       "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n" +
       std::string(bytes, 'b');
   const std::uint64_t before = counting_new::allocations();
   std::string_view rest = all;
   for (; rest.size() > piece; rest.remove_prefix(piece)) {
-    EXPECT_EQ(parser.feed(rest.substr(0, piece)).what, http1::parser::outcome::incomplete);
+    EXPECT_EQ(parser.feed(rest.substr(0, piece)).what, h1::parser::outcome::incomplete);
   }
-  EXPECT_EQ(parser.feed(rest).what, http1::parser::outcome::request);
+  EXPECT_EQ(parser.feed(rest).what, h1::parser::outcome::request);
   EXPECT_EQ(parser.current().body, std::string_view(all).substr(all.size() - bytes));
   return counting_new::allocations() - before;
 }

@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 namespace {
 
 using outcome = line_scan::outcome;
@@ -79,4 +79,4 @@ TEST(line_scan, agrees_with_a_slow_reading_of_anything) {
 }
 
 }  // namespace
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

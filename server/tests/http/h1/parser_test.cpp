@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 namespace {
 
 using outcome = parser::outcome;
@@ -626,4 +626,4 @@ TEST(parser, gathers_a_body_larger_than_every_input) {
 }
 
 }  // namespace
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

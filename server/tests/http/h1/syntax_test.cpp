@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 namespace {
 
 TEST(syntax, knows_the_characters_of_a_token) {
@@ -43,4 +43,4 @@ TEST(syntax, judges_a_request_line) {
 }
 
 }  // namespace
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace bwos::server::http1 {
+namespace bwos::server::h1 {
 namespace {
 
 constexpr std::string_view date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
@@ -78,4 +78,4 @@ TEST(writer, appends_many_responses_to_one_buffer) {
 }
 
 }  // namespace
-}  // namespace bwos::server::http1
+}  // namespace bwos::server::h1

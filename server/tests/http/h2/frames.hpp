@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace bwos::server::native::test {
+namespace bwos::server::rpc::test {
 
 enum frame_type : std::uint8_t {
   data = 0,
@@ -223,4 +223,4 @@ inline int goaway_code(const std::vector<read_frame>& all) {
   return code;
 }
 
-}  // namespace bwos::server::native::test
+}  // namespace bwos::server::rpc::test

@@ -18,7 +18,7 @@
 #include "tests/http/demo_site.hpp"
 #include "tests/http/h2/frames.hpp"
 
-namespace bwos::server::native::test {
+namespace bwos::server::rpc::test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -100,7 +100,7 @@ class http_harness {
   [[nodiscard]] std::unique_ptr<h2::endpoint> another() const {
     return std::make_unique<h2::endpoint>(common_, stream_waker{}, now, &context_);
   }
-  [[nodiscard]] std::uint64_t counted(std::string_view path, status code) const {
+  [[nodiscard]] std::uint64_t counted(std::string_view path, server::status code) const {
     return site.counted(one_registry().total(), path, code) - site.counted(before_, path, code);
   }
   [[nodiscard]] std::uint64_t timeouts(metrics::timeout which) const {
@@ -127,8 +127,8 @@ class http_harness {
                            .leaving = leaving,
                            .calls = how_.with_calls ? &served_ : nullptr,
                            .parts_behind_answers = true};
-  const http1::context context_{workers,   site.drain, site.routes, one_registry(),
-                                how_.http, times,      queue_age_,  common_};
+  const h1::common context_{workers,   site.drain, site.routes, one_registry(),
+                            how_.http, times,      queue_age_,  common_};
   frame_reader reader_;
 
  public:
@@ -182,7 +182,7 @@ TEST(http2_request, is_answered_by_header_and_data) {
   EXPECT_EQ(fresh[1].type, data);
   EXPECT_EQ(fresh[1].flags, end_stream);
   EXPECT_EQ(fresh[1].payload, "Hello, World!");
-  EXPECT_EQ(connection.counted("/plaintext", status::ok), 1U);
+  EXPECT_EQ(connection.counted("/plaintext", server::status::ok), 1U);
 }
 
 TEST(http2_request, for_the_head_alone_gets_that_of_get) {
@@ -349,7 +349,7 @@ TEST(http2_limits, a_body_above_its_limit_is_refused_as_it_comes) {
   const std::string piece = frame(data, none, 3, std::string(16'000, 'x'));
   for (std::size_t sent = 0; sent < linger_bytes_max; sent += 16'000) connection.feed(piece);
   EXPECT_EQ(connection.answer_to(3).reset, 0);
-  EXPECT_EQ(connection.counted("", status::payload_too_large), 1U);
+  EXPECT_EQ(connection.counted("", server::status::payload_too_large), 1U);
 }
 
 TEST(http2_limits, the_rest_of_a_refused_request_has_its_time) {
@@ -681,7 +681,7 @@ TEST(http2_turns, a_long_one_goes_to_the_lane_by_itself) {
   EXPECT_EQ(connection.answer_to(1).body, "burned 1 us\n");
   EXPECT_EQ(connection.answer_to(5).body, "burned 2 us\n");
   EXPECT_FALSE(connection.tested.has_running());
-  EXPECT_EQ(connection.counted("/work", status::ok), 2U);
+  EXPECT_EQ(connection.counted("/work", server::status::ok), 2U);
 }
 
 TEST(http2_turns, a_long_one_that_nobody_wants_any_more_is_not_run) {
@@ -692,7 +692,7 @@ TEST(http2_turns, a_long_one_that_nobody_wants_any_more_is_not_run) {
   connection.look();
   EXPECT_FALSE(connection.tested.has_running());
   EXPECT_EQ(connection.answer_to(3).body, "burned 2 us\n");
-  EXPECT_EQ(connection.counted("/work", status::ok), 1U);
+  EXPECT_EQ(connection.counted("/work", server::status::ok), 1U);
 }
 
 TEST(http2_turns, long_ones_of_a_lost_connection_are_not_run_and_are_waited_for) {
@@ -930,4 +930,4 @@ TEST(http2_cut, the_same_bytes_cut_anywhere_give_the_same_answers) {
 }
 
 }  // namespace
-}  // namespace bwos::server::native::test
+}  // namespace bwos::server::rpc::test

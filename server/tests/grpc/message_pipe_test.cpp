@@ -38,7 +38,7 @@ long bytes_peak = 0;    // of those
   std::free(what);
 }
 
-namespace bwos::server::native::test {
+namespace bwos::server::rpc::test {
 namespace {
 
 using helloworld::HelloReply;
@@ -551,4 +551,4 @@ TEST(native_stream_end, a_peer_goes_with_handlers_that_nobody_will_go_on_with) {
 }
 
 }  // namespace
-}  // namespace bwos::server::native::test
+}  // namespace bwos::server::rpc::test

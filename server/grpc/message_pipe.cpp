@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "grpc/exchange.hpp"
+#include "grpc/message_pipe.hpp"
 
 #include <bwos/continuation.hpp>
 
 #include "grpc/call.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 namespace {
 
 constexpr std::size_t prefix_size = 5;
@@ -28,30 +28,30 @@ char* add_prefix(std::string& to, std::size_t size, bool compressed) {
 }  // namespace
 
 // Not inlined: a coroutine that calls it may go on on another thread.
-[[gnu::noinline]] const exchange*& running_here() noexcept {
-  thread_local const exchange* which = nullptr;
+[[gnu::noinline]] const message_pipe*& running_here() noexcept {
+  thread_local const message_pipe* which = nullptr;
   return which;
 }
 
-bool exchange::is_here() const noexcept {
+bool message_pipe::is_here() const noexcept {
   return running_here() == this;
 }
 
 /// The handler is `here`, and its connection's turn is over. Says so twice running: to who tries,
 /// and to who waits then.
-bool exchange::pauses() noexcept {
+bool message_pipe::pauses() noexcept {
   return is_here() && !has_resumed_ && call_.turn_is_over();
 }
 
 /// Lets the lock go; behind it the call may be gone if it has ended.
-void exchange::tell(std::unique_lock<std::mutex>& held) noexcept {
+void message_pipe::tell(std::unique_lock<std::mutex>& held) noexcept {
   const bool pushes = !told_ && !is_here();
   told_ |= pushes;
   held.unlock();
   if (pushes) call_.push();
 }
 
-bool exchange::is_ready() const noexcept {
+bool message_pipe::is_ready() const noexcept {
   switch (waits_for_) {
     case wait::none:
       return false;
@@ -70,7 +70,7 @@ bool exchange::is_ready() const noexcept {
 // The handler.
 
 /// True: it does.
-bool exchange::wait_for(wait what, coroutine_waiter& waiting) noexcept {
+bool message_pipe::wait_for(wait what, coroutine_waiter& waiting) noexcept {
   std::unique_lock held(mutex_);
   waits_for_ = what;
   if (is_ready() && !((what == wait::read || what == wait::write) && pauses())) return false;
@@ -79,7 +79,7 @@ bool exchange::wait_for(wait what, coroutine_waiter& waiting) noexcept {
   return true;
 }
 
-rpc::step exchange::try_read(google::protobuf::MessageLite& into) {
+rpc::step message_pipe::try_read(google::protobuf::MessageLite& into) {
   std::unique_lock held(mutex_);
   if (over_ || is_bad()) return rpc::step::over;
   if (unread_ == 0) return no_more_ ? rpc::step::over : rpc::step::wait;
@@ -112,7 +112,7 @@ rpc::step exchange::try_read(google::protobuf::MessageLite& into) {
 }
 
 /// What was read takes no memory: all of it, or the first half of much.
-void exchange::forget_read() {
+void message_pipe::forget_read() {
   if (read_to_ == reading_.size()) {
     h2::empty(reading_);
     read_to_ = 0;
@@ -121,12 +121,12 @@ void exchange::forget_read() {
   }
 }
 
-bool exchange::wait_to_read(coroutine_waiter& waiting) {
+bool message_pipe::wait_to_read(coroutine_waiter& waiting) {
   return wait_for(wait::read, waiting);
 }
 
 /// Compresses it, once however often it is tried. False: that makes it no smaller.
-bool exchange::pack(const google::protobuf::MessageLite& from) {
+bool message_pipe::pack(const google::protobuf::MessageLite& from) {
   if (!is_packed_) {
     packed_.clear();
     const std::string plain = from.SerializeAsString();
@@ -137,7 +137,8 @@ bool exchange::pack(const google::protobuf::MessageLite& from) {
   return !packed_.empty();
 }
 
-rpc::step exchange::write(const google::protobuf::MessageLite& from, bool compressed, bool waits) {
+rpc::step message_pipe::write(const google::protobuf::MessageLite& from, bool compressed,
+                              bool waits) {
   const bool packed = compressed && call_.reply_encoding() != encoding::identity && pack(from);
   const std::size_t size = packed ? packed_.size() : from.ByteSizeLong();
   std::unique_lock held(mutex_);
@@ -159,20 +160,20 @@ rpc::step exchange::write(const google::protobuf::MessageLite& from, bool compre
   return rpc::step::done;
 }
 
-rpc::step exchange::try_write(const google::protobuf::MessageLite& from, bool compressed) {
+rpc::step message_pipe::try_write(const google::protobuf::MessageLite& from, bool compressed) {
   return write(from, compressed, true);
 }
 
-bool exchange::wait_to_write(const google::protobuf::MessageLite&, bool,
-                             coroutine_waiter& waiting) {
+bool message_pipe::wait_to_write(const google::protobuf::MessageLite&, bool,
+                                 coroutine_waiter& waiting) {
   return wait_for(wait::write, waiting);
 }
 
-void exchange::write_last(const google::protobuf::MessageLite& from) {
+void message_pipe::write_last(const google::protobuf::MessageLite& from) {
   (void)write(from, true, false);
 }
 
-void exchange::notify() noexcept {
+void message_pipe::notify() noexcept {
   coroutine_waiter* waits = nullptr;
   {
     const std::lock_guard held(mutex_);
@@ -182,7 +183,7 @@ void exchange::notify() noexcept {
   if (waits != nullptr) call_.post(*waits);
 }
 
-bool exchange::end() noexcept {
+bool message_pipe::end() noexcept {
   const std::lock_guard held(mutex_);
   ended_ = true;
   const bool pushes = !told_ && !is_here();
@@ -192,8 +193,8 @@ bool exchange::end() noexcept {
 
 // The runner.
 
-bool exchange::bring(std::span<const std::byte> prefix, std::span<const std::byte> body,
-                     bool whole) {
+bool message_pipe::bring(std::span<const std::byte> prefix, std::span<const std::byte> body,
+                         bool whole) {
   const std::lock_guard held(mutex_);
   if (over_) return false;
   in_.append(reinterpret_cast<const char*>(prefix.data()), prefix.size());
@@ -204,19 +205,19 @@ bool exchange::bring(std::span<const std::byte> prefix, std::span<const std::byt
   return waiter_ != nullptr && is_ready();
 }
 
-bool exchange::bring_end() noexcept {
+bool message_pipe::bring_end() noexcept {
   const std::lock_guard held(mutex_);
   no_more_ = true;
   return waiter_ != nullptr && is_ready();
 }
 
-bool exchange::sent(std::size_t bytes) noexcept {
+bool message_pipe::sent(std::size_t bytes) noexcept {
   const std::lock_guard held(mutex_);
   unsent_ -= bytes;
   return waiter_ != nullptr && is_ready();
 }
 
-coroutine_waiter* exchange::cancel() noexcept {
+coroutine_waiter* message_pipe::cancel() noexcept {
   const std::lock_guard held(mutex_);
   over_ = true;
   std::string().swap(in_);
@@ -224,17 +225,17 @@ coroutine_waiter* exchange::cancel() noexcept {
   return std::exchange(waiter_, nullptr);
 }
 
-coroutine_waiter* exchange::take_ready() noexcept {
+coroutine_waiter* message_pipe::take_ready() noexcept {
   const std::lock_guard held(mutex_);
   return is_ready() ? std::exchange(waiter_, nullptr) : nullptr;
 }
 
-coroutine_waiter* exchange::take_waiter() noexcept {
+coroutine_waiter* message_pipe::take_waiter() noexcept {
   const std::lock_guard held(mutex_);
   return std::exchange(waiter_, nullptr);
 }
 
-void exchange::resume(coroutine_waiter& which) noexcept {
+void message_pipe::resume(coroutine_waiter& which) noexcept {
   has_resumed_ = true;
   run_here([&] {
     which.finish(continuation::disposition::run);
@@ -242,7 +243,7 @@ void exchange::resume(coroutine_waiter& which) noexcept {
   });
 }
 
-exchange::left exchange::collect(std::string& written, bool from_inbox) noexcept {
+message_pipe::left message_pipe::collect(std::string& written, bool from_inbox) noexcept {
   const std::lock_guard held(mutex_);
   if (from_inbox) told_ = false;
   written.swap(out_);
@@ -251,14 +252,14 @@ exchange::left exchange::collect(std::string& written, bool from_inbox) noexcept
           .paused = waiter_ != nullptr && is_ready()};
 }
 
-bool exchange::is_settled() noexcept {
+bool message_pipe::is_settled() noexcept {
   const std::lock_guard held(mutex_);
   return out_.empty() && (!noticed_ || waits_for_ == wait::end);
 }
 
-bool exchange::has_unread() noexcept {
+bool message_pipe::has_unread() noexcept {
   const std::lock_guard held(mutex_);
   return unread_ > 0;
 }
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

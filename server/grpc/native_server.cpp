@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "grpc/server.hpp"
+#include "grpc/native_server.hpp"
 
 #include <google/protobuf/stubs/logging.h>
 
@@ -10,7 +10,7 @@
 #include "grpc/health.hpp"
 #include "net/limits.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 namespace {
 
 method_table with_health(method_table methods, const drain_state& drain) {
@@ -22,16 +22,18 @@ method_table with_health(method_table methods, const drain_state& drain) {
 
 }  // namespace
 
-server::server(runtime& where, const std::string& address, int backlog, std::size_t connections_max,
-               method_table methods, const drain_state& drain, metrics::registry& metrics,
-               const h2::limits& http2, const call_limits& calls)
-    : server(where, address.empty() ? nullptr : where.listen(address, backlog), connections_max,
-             std::move(methods), drain, metrics, http2, calls) {}
+native_server::native_server(runtime& where, const std::string& address, int backlog,
+                             std::size_t connections_max, method_table methods,
+                             const drain_state& drain, metrics::registry& metrics,
+                             const h2::limits& http2, const call_limits& calls)
+    : native_server(where, address.empty() ? nullptr : where.listen(address, backlog),
+                    connections_max, std::move(methods), drain, metrics, http2, calls) {}
 
-server::server(runtime& where, std::unique_ptr<port> bound, std::size_t connections_max,
-               method_table methods, const drain_state& drain, metrics::registry& metrics,
-               const h2::limits& http2, const call_limits& calls, access_log* log,
-               const queue_age_bound* queue_age)
+native_server::native_server(runtime& where, std::unique_ptr<port> bound,
+                             std::size_t connections_max, method_table methods,
+                             const drain_state& drain, metrics::registry& metrics,
+                             const h2::limits& http2, const call_limits& calls, access_log* log,
+                             const queue_age_bound* queue_age)
     : methods_(with_health(std::move(methods), drain)),
       counters_(metrics),
       served_(methods_, calls, queue_age),
@@ -47,13 +49,13 @@ server::server(runtime& where, std::unique_ptr<port> bound, std::size_t connecti
   if (listener_) listener_->start(factory_, connections_max);
 }
 
-server::~server() = default;
+native_server::~native_server() = default;
 
-std::string server::address() const {
+std::string native_server::address() const {
   return listener_->address();
 }
 
-void server::shutdown(std::chrono::steady_clock::time_point deadline) {
+void native_server::shutdown(std::chrono::steady_clock::time_point deadline) {
   // [native.leave] relaxed: the interruptions below order it before what they end. Partner:
   // [endpoint.leaving].
   leaving_.store(true, std::memory_order_relaxed);
@@ -71,11 +73,11 @@ void server::shutdown(std::chrono::steady_clock::time_point deadline) {
   }
 }
 
-grpc_statistics server::statistics() const noexcept {
+grpc_statistics native_server::statistics() const noexcept {
   const metrics::totals now = counters_.total();
   const auto of = [&](metrics::grpc what) { return now.grpc[static_cast<std::size_t>(what)]; };
   return {of(metrics::grpc::started), of(metrics::grpc::ok), of(metrics::grpc::failed),
           of(metrics::grpc::cancelled), of(metrics::grpc::unserved)};
 }
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

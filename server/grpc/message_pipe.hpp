@@ -6,7 +6,7 @@
 // handler: the call's coroutine, one thread at a time; that may be the runner's own, beneath it
 // (then it is `here`), or another. Whoever notifies: any thread, while the handler has not ended.
 // State: all of it under mutex_, but what is the handler's alone. A call of few messages has two or
-// three turns of an uncontended lock; a unary call has no exchange.
+// three turns of an uncontended lock; a unary call has no message_pipe.
 //
 // INVARIANTS
 // E1  The handler waits (waiter_) only for what it has looked for under the lock in vain. Whoever
@@ -45,7 +45,7 @@
 #include "grpc/status.hpp"
 #include "http/h2/session.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 class call;
 
@@ -54,10 +54,10 @@ inline constexpr std::size_t unsent_bytes_max = 64 * 1024;
 /// Bytes that it may have read before the runner, who lets the peer send more, is told.
 inline constexpr std::size_t untold_bytes_max = 64 * 1024;
 
-class exchange final : public rpc::message_stream {
+class message_pipe final : public rpc::message_stream {
  public:
-  explicit exchange(call& of) noexcept : call_(of) {}
-  ~exchange() = default;
+  explicit message_pipe(call& of) noexcept : call_(of) {}
+  ~message_pipe() = default;
 
   // The handler.
   [[nodiscard]] rpc::step try_read(google::protobuf::MessageLite& into) override;
@@ -118,7 +118,7 @@ class exchange final : public rpc::message_stream {
 
   class pause : coroutine_waiter {
    public:
-    pause(exchange& of, wait what) noexcept : of_(of), what_(what) {}
+    pause(message_pipe& of, wait what) noexcept : of_(of), what_(what) {}
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     template <class Promise>
     bool await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
@@ -128,7 +128,7 @@ class exchange final : public rpc::message_stream {
     void await_resume() const noexcept {}
 
    private:
-    exchange& of_;
+    message_pipe& of_;
     const wait what_;
   };
 
@@ -172,14 +172,14 @@ class exchange final : public rpc::message_stream {
 };
 
 /// The call that the calling thread's runner runs a handler of; null: none.
-const exchange*& running_here() noexcept;
+const message_pipe*& running_here() noexcept;
 
 template <class Run>
-auto exchange::run_here(Run run) noexcept {
-  const exchange* const outer = std::exchange(running_here(), this);
+auto message_pipe::run_here(Run run) noexcept {
+  const message_pipe* const outer = std::exchange(running_here(), this);
   const auto result = run();
   running_here() = outer;
   return result;
 }
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc

@@ -9,23 +9,23 @@
 #include "http/h2/connection.hpp"
 #include "net/runtime.hpp"
 
-namespace bwos::server::native {
+namespace bwos::server::rpc {
 
 /// gRPC on sockets of the runtime: methods, and the health service for them.
-class server final : public grpc_transport {
+class native_server final : public grpc_transport {
  public:
   /// Listens and serves. `address`: as runtime::listen(); empty where the HTTP port's connections
   /// are all there are. Everything must outlive it, and the threads of the runtime must have been
   /// joined before it goes. Throws std::system_error, std::invalid_argument.
-  server(runtime& where, const std::string& address, int backlog, std::size_t connections_max,
-         method_table methods, const drain_state& drain, metrics::registry& metrics,
-         const h2::limits& http2, const call_limits& calls);
+  native_server(runtime& where, const std::string& address, int backlog,
+                std::size_t connections_max, method_table methods, const drain_state& drain,
+                metrics::registry& metrics, const h2::limits& http2, const call_limits& calls);
   /// Of a socket that is bound already; null: without one of its own.
-  server(runtime& where, std::unique_ptr<port> bound, std::size_t connections_max,
-         method_table methods, const drain_state& drain, metrics::registry& metrics,
-         const h2::limits& http2, const call_limits& calls, access_log* log = nullptr,
-         const queue_age_bound* queue_age = nullptr);
-  ~server() override;
+  native_server(runtime& where, std::unique_ptr<port> bound, std::size_t connections_max,
+                method_table methods, const drain_state& drain, metrics::registry& metrics,
+                const h2::limits& http2, const call_limits& calls, access_log* log = nullptr,
+                const queue_age_bound* queue_age = nullptr);
+  ~native_server() override;
 
   /// Not without one of its own.
   [[nodiscard]] std::string address() const override;
@@ -54,4 +54,4 @@ class server final : public grpc_transport {
   std::unique_ptr<port> listener_;
 };
 
-}  // namespace bwos::server::native
+}  // namespace bwos::server::rpc
