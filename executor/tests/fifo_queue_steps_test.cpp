@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What thieves see between any two writes of the owner: the queue as in fifo_queue_test, but with
-// the atomic of steps/base/atomic.hpp.
+// the atomic of steps/bwos/base/atomic.hpp.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The LIFO queue with a thief that is stopped between its claim and the count of it: the atomic of
-// steps/base/atomic.hpp calls the owner there.
+// steps/bwos/base/atomic.hpp calls the owner there.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -12,6 +12,7 @@
 
 #include "app/config_sources.hpp"
 #include "base/units.hpp"
+#include "http/h2/flood_limits.hpp"
 #include "net/queue_age.hpp"
 
 namespace bwos::server {

@@ -5,7 +5,6 @@
 #include <google/protobuf/message.h>
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 #include "base/throw_log.hpp"
@@ -35,12 +34,6 @@ constexpr std::string_view text_of(rpc::code what) noexcept {
 bool is_metadata(std::string_view name) noexcept {
   return !name.starts_with(':') && !name.starts_with("grpc-") && name != "te" &&
          name != "content-length";
-}
-
-std::uint32_t big_endian(const std::byte* from) noexcept {
-  std::uint32_t value = 0;
-  for (int i = 0; i < 4; ++i) value = value << 8 | static_cast<std::uint32_t>(from[i]);
-  return value;
 }
 
 /// What the fields of a message may take beside their bytes: each an entry in a list that doubles,
@@ -143,19 +136,19 @@ bool call::turn_is_over() noexcept {
 }
 
 std::uint8_t* call::prepare_reply(std::size_t size) {
-  reply_.resize(prefix_size + size);
-  for (std::size_t i = 0; i < 4; ++i) reply_[1 + i] = static_cast<char>(size >> (24 - 8 * i));
-  return reinterpret_cast<std::uint8_t*>(reply_.data() + prefix_size);
+  reply_.resize(message_prefix::bytes + size);
+  message_prefix{.flag = 0, .size = static_cast<std::uint32_t>(size)}.write(reply_.data());
+  return reinterpret_cast<std::uint8_t*>(reply_.data() + message_prefix::bytes);
 }
 
 void call::pack_reply() {
   const encoding how = reply_encoding();
   if (how == encoding::identity) return;
-  std::string packed(prefix_size, '\1');
-  deflate(how, std::string_view(reply_).substr(prefix_size), packed);
+  std::string packed(message_prefix::bytes, '\0');
+  deflate(how, std::string_view(reply_).substr(message_prefix::bytes), packed);
   if (packed.size() >= reply_.size()) return;
-  const std::size_t size = packed.size() - prefix_size;
-  for (std::size_t i = 0; i < 4; ++i) packed[1 + i] = static_cast<char>(size >> (24 - 8 * i));
+  const std::size_t size = packed.size() - message_prefix::bytes;
+  message_prefix{.flag = 1, .size = static_cast<std::uint32_t>(size)}.write(packed.data());
   reply_ = std::move(packed);
 }
 
@@ -365,7 +358,7 @@ void call::on_data(std::span<const std::byte> bytes, bool last) {
   }
   while (!answered_ && !bytes.empty()) {  // ends: each turn takes some, or answers
     if (whole_) return fail(rpc::code::internal, "more than one message");
-    if (prefix_have_ < prefix_size && !take_prefix(bytes)) break;
+    if (!prefix_.is_whole() && !take_prefix(bytes)) break;
     take_message(bytes, last);
   }
   if (answered_) {
@@ -379,17 +372,17 @@ void call::on_data(std::span<const std::byte> bytes, bool last) {
 void call::bring(std::span<const std::byte> bytes) {
   while (!answered_ && !bytes.empty()) {  // ends: each turn takes some, or answers
     std::span<const std::byte> prefix;
-    if (prefix_have_ < prefix_size) {
-      if (prefix_have_ == 0) begun_ = calls_->now_;
+    if (!prefix_.is_whole()) {
+      if (!prefix_.has_begun()) begun_ = calls_->now_;
       if (!take_prefix(bytes)) return;
-      prefix = prefix_;
+      prefix = prefix_.bytes();
       missing_ = message_size_;
     }
     const auto body = bytes.first(std::min<std::size_t>(missing_, bytes.size()));
     bytes = bytes.subspan(body.size());
     missing_ -= static_cast<std::uint32_t>(body.size());
     if (missing_ == 0) {
-      prefix_have_ = 0;
+      prefix_.clear();
       message_size_ = 0;
     }
     if (pipe_->bring(prefix, body, missing_ == 0)) calls_->complete(*this);
@@ -399,13 +392,9 @@ void call::bring(std::span<const std::byte> bytes) {
 
 /// False: it is not whole yet, or wrong.
 bool call::take_prefix(std::span<const std::byte>& bytes) {
-  const std::size_t taken = std::min(prefix_size - prefix_have_, bytes.size());
-  std::memcpy(prefix_.data() + prefix_have_, bytes.data(), taken);
-  prefix_have_ = static_cast<std::uint8_t>(prefix_have_ + taken);
-  bytes = bytes.subspan(taken);
-  if (prefix_have_ < prefix_size) return false;
-  const auto flag = static_cast<std::uint8_t>(prefix_[0]);
-  message_size_ = big_endian(prefix_.data() + 1);
+  if (!prefix_.take(bytes)) return false;
+  const auto [flag, size] = prefix_.get();
+  message_size_ = size;
   compressed_ = flag == 1;
   whole_ = message_size_ == 0;
   const std::size_t bytes_max = message_bytes_max();
@@ -446,12 +435,12 @@ void call::own_message() {
 void call::on_end() {
   if (answered_) return;
   if (pipe_ && method_->reads_stream) {
-    if (prefix_have_ > 0) return fail(rpc::code::internal, "incomplete message");
+    if (prefix_.has_begun()) return fail(rpc::code::internal, "incomplete message");
     if (pipe_->bring_end()) calls_->complete(*this);
     return;
   }
   if (!whole_) {
-    const bool none = prefix_have_ == 0;
+    const bool none = !prefix_.has_begun();
     return fail(rpc::code::internal, none ? "no message" : "incomplete message");
   }
   if (calls_->borrower_ == this) calls_->borrower_ = nullptr;  // it is run in this batch

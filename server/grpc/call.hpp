@@ -23,6 +23,7 @@
 #include "grpc/batch_turn.hpp"
 #include "grpc/compression.hpp"
 #include "grpc/context.hpp"
+#include "grpc/framing.hpp"
 #include "grpc/handler_run.hpp"
 #include "grpc/message_pipe.hpp"
 #include "grpc/receive_budget.hpp"
@@ -131,8 +132,6 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
   void refuse(std::string_view http_status);
   void note_end(std::string_view protocol, unsigned status) noexcept;
 
-  static constexpr std::size_t prefix_size = 5;
-
   calls* calls_;  // null: it is gone, and what is left of the call is its coroutine's
   call* newer_ = nullptr;
   call* older_ = nullptr;
@@ -155,10 +154,9 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
     std::uint64_t bytes = 0;  // of replies, on their way
   };
   std::unique_ptr<noted> noted_;
-  std::unique_ptr<message_pipe> pipe_;         // of a streaming call that runs
-  std::array<h2::field, 2> trailers_{};        // what trailers() gives
-  std::array<std::byte, prefix_size> prefix_;  // of the message
-  std::uint8_t prefix_have_ = 0;
+  std::unique_ptr<message_pipe> pipe_;   // of a streaming call that runs
+  std::array<h2::field, 2> trailers_{};  // what trailers() gives
+  prefix_reader prefix_;                 // of the message
   std::uint32_t message_size_ = 0;
   std::uint32_t missing_ = 0;  // of it, in a stream
   encoding encoding_ = encoding::identity;

@@ -25,7 +25,7 @@ class context {
   [[nodiscard]] virtual std::vector<std::string> metadata(std::string_view name) const = 0;
 
   /// For the caller, before the first message; of a name that ends in "-bin" any bytes. False:
-  /// no metadata (rpc/metadata.hpp), or a message has been written. Throws std::bad_alloc.
+  /// no metadata (grpc/metadata.hpp), or a message has been written. Throws std::bad_alloc.
   virtual bool add_initial_metadata(std::string_view name, std::string_view value) = 0;
   /// For the caller, with the status. Likewise.
   virtual bool add_trailing_metadata(std::string_view name, std::string_view value) = 0;

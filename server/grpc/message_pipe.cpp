@@ -4,25 +4,19 @@
 #include <bwos/continuation.hpp>
 
 #include "grpc/call.hpp"
+#include "grpc/framing.hpp"
 
 namespace bwos::server::rpc {
 namespace {
 
-constexpr std::size_t prefix_size = 5;
-
-std::size_t size_at(const char* prefix) noexcept {
-  std::size_t size = 0;
-  for (int i = 1; i < 5; ++i) size = size << 8 | static_cast<std::uint8_t>(prefix[i]);
-  return size;
-}
-
 /// Room for a message behind its prefix.
 char* add_prefix(std::string& to, std::size_t size, bool compressed) {
   const std::size_t at = to.size();
-  to.resize(at + prefix_size + size);
-  to[at] = compressed ? '\1' : '\0';
-  for (std::size_t i = 0; i < 4; ++i) to[at + 1 + i] = static_cast<char>(size >> (24 - 8 * i));
-  return to.data() + at + prefix_size;
+  to.resize(at + message_prefix::bytes + size);
+  message_prefix{.flag = compressed ? std::uint8_t{1} : std::uint8_t{0},
+                 .size = static_cast<std::uint32_t>(size)}
+      .write(to.data() + at);
+  return to.data() + at + message_prefix::bytes;
 }
 
 }  // namespace
@@ -93,7 +87,9 @@ rpc::step message_pipe::try_read(google::protobuf::MessageLite& into) {
     read_to_ = 0;
   }
   const char* const at = reading_.data() + read_to_;
-  const std::size_t size = prefix_size + size_at(at);
+  const message_prefix prefix = message_prefix::read(
+      std::as_bytes(std::span<const char, message_prefix::bytes>(at, message_prefix::bytes)));
+  const std::size_t size = message_prefix::bytes + prefix.size;
   read_to_ += size;
   read_ += size;
   unread_ -= size;
@@ -102,7 +98,8 @@ rpc::step message_pipe::try_read(google::protobuf::MessageLite& into) {
   } else {
     held.unlock();
   }
-  const bool good = call_.read(into, {at + prefix_size, size - prefix_size}, *at != '\0', why_bad_);
+  const bool good =
+      call_.read(into, {at + message_prefix::bytes, prefix.size}, prefix.flag != 0, why_bad_);
   forget_read();
   if (!good) {
     bad();
@@ -143,7 +140,7 @@ rpc::step message_pipe::write(const google::protobuf::MessageLite& from, bool co
   const std::size_t size = packed ? packed_.size() : from.ByteSizeLong();
   std::unique_lock held(mutex_);
   if (over_) return rpc::step::over;
-  wants_ = prefix_size + size;
+  wants_ = message_prefix::bytes + size;
   if (waits && (!fits(wants_) || pauses())) return rpc::step::wait;
   has_resumed_ = false;
   char* const to = add_prefix(out_, size, packed);

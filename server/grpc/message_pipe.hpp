@@ -26,7 +26,7 @@
 //     peer's window lets it send. Of the answer: at most unsent_bytes_max wait, or one message.
 // Memory order: the mutex's alone; a waiter that the runner posts or runs was stored under it. The
 // handler's own members go from thread to thread with its coroutine.
-// Test: native_stream_test.cpp
+// Test: message_pipe_test.cpp
 #pragma once
 
 #include <bwos/waiter.hpp>

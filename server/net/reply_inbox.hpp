@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls that ended elsewhere give back to their connection: a list that any thread pushes on
-// and the connection's runner takes whole.
+// What streams that ended elsewhere (calls, requests from the lane) give back to their connection:
+// a list that any thread pushes on and the connection's runner takes whole.
 //
-// Roles. Pushers: whoever ends a call that had been suspended. The runner: the connection's
-// coroutine, one thread at a time.
-// State, one word: nothing; the list, newest first; or `asleep`, while the runner waits here.
+// Roles. Pushers: whoever ends a call that had been suspended, or a request in the lane. The
+// runner: the connection's coroutine, one thread at a time. State, one word: nothing; the list,
+// newest first; or `asleep`, while the runner waits here.
 //
 // INVARIANTS
 // I1  Of the pushes between two take()s exactly one finds nothing there, or the runner asleep: that
@@ -25,7 +25,6 @@ namespace bwos::server {
 
 struct inbox_entry {
   inbox_entry* next_reply = nullptr;
-  bool is_request = false;  ///< An HTTP request's, not a call's.
 };
 
 class reply_inbox {

@@ -55,15 +55,22 @@ struct server_parts {
 };
 
 /// Everything that runs, in the order in which it is started.
-///   start:  executor, sockets bound, gRPC serving, HTTP accepting. Nothing is accepted before all
-///   of it is there. drain:  1. /readyz says 503, the health service NOT_SERVING, and every
-///   connection ends with
-///           its present request; new ones are accepted for --drain-delay yet
-///           2. listeners accept what their backlog holds, and close; inherited ones close at once
-///           and leave it to whoever else has them
-///           3. connections without a request end after --drain-idle; gRPC calls finish
-///           4. at the end of the drain timeout what is left is dropped, once the handlers that
-///           compute are done
+///
+/// Start: the executor runs, sockets are bound, gRPC is served, HTTP accepted. Nothing is accepted
+/// before all of it is there.
+///
+/// Drain:
+///
+/// 1. /readyz says 503, the health service NOT_SERVING, and every connection ends with its present
+///    request. New ones are accepted for --drain-delay yet.
+///
+/// 2. Listeners accept what their backlog holds, and close. Inherited ones close at once and leave
+///    the backlog to whoever else has them.
+///
+/// 3. Connections without a request end after --drain-idle. Calls of gRPC finish.
+///
+/// 4. At the end of --drain-timeout what is left is dropped, once the handlers that compute are
+///    done.
 class server {
  public:
   /// Listens, on what was `given` in place of the addresses of its flags. `manager` hears of the

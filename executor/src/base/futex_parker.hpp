@@ -4,7 +4,8 @@
 // INVARIANTS
 // P1  A wake leaves token_ at 1 until the sleeper takes it: a wake before the sleep is not lost.
 // P2  The kernel compares token_ with 0 under its own lock, so a wake between the look and the
-// sleep ends the sleep. Test: futex_parker_test.cpp
+//     sleep ends the sleep.
+// Test: idle_set_test.cpp
 #pragma once
 
 #include <cstdint>

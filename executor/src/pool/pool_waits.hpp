@@ -4,9 +4,8 @@
 // could run it, and then they discard it.
 //
 // INVARIANTS
-// O1  A waiter is told of the end of its work by the work (join_word), and that nobody runs any
-// more
-//     by the last worker: both wake its parker, behind what they tell.
+// O1  A waiter is told of the end of its work by the work (join_word), and by the last worker that
+//     nobody runs any more: both wake its parker, behind what they tell.
 // O2  Nobody runs: the pool is stopping, and each thread of it, workers and reactor threads, has
 //     left its loop or waits here. A worker leaves its wait with the lock only, and does not count
 //     as waiting while it discards. So who holds the lock while nobody runs may drain queues,

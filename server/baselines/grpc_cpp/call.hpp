@@ -40,7 +40,7 @@ struct call_loop {
 /// One read or write of a stream. Two parties arrive, once each: who started it, when gRPC's call
 /// has returned to it, and `deliver`, when it is complete; the last makes the coroutine go on. So
 /// nothing that a starting operation still reads goes away under it (as C4, below).
-/// Test: tests/grpc/interop_test.cpp, under TSan.
+/// Test: tests/clients/interop_test.cpp, under TSan.
 class alignas(8) call_operation {
  public:
   explicit call_operation(executor& workers) noexcept : workers_(workers) {}
@@ -106,7 +106,7 @@ class alignas(8) call_operation {
 ///     that its parties did by `state_` alone: what gRPC orders inside is invisible to a race
 ///     detector.
 ///
-/// Test of all: tests/grpc/calls_test.cpp and lifecycle_test.cpp, under TSan.
+/// Test of all: tests/clients/calls_test.cpp and lifecycle_test.cpp, under TSan.
 class call_steps : public continuation {
  public:
   enum event : std::uint8_t { accepted, answered, closed, operation };

@@ -72,7 +72,7 @@ struct limits {
 /// A header of more than so many times its limit is no mistake.
 inline constexpr std::size_t header_excess = 4;
 
-/// Bytes that a peer may send ahead on one stream, and on the whole connection (GRPC.md's).
+/// Bytes that a peer may send ahead on one stream, and on the whole connection.
 inline constexpr std::int32_t stream_window = 1 << 20;
 inline constexpr std::int32_t connection_window = 16 << 20;
 
@@ -81,21 +81,6 @@ inline constexpr std::size_t fields_few = 8;
 
 /// Output that is collected before it is sent: all of a batch of ordinary answers.
 inline constexpr std::size_t send_bytes = 128 * 1024;
-
-/// Frames that bring nothing (DATA that is empty or padding alone, PING, SETTINGS, PRIORITY,
-/// WINDOW_UPDATE, HEADERS and DATA on a closed stream, types that nobody knows, RST_STREAM that is
-/// skipped, what is an error of its stream): so many at once, and so many a second in the long run;
-/// above, the connection ends. As nghttp2 counts resets.
-inline constexpr double idle_frames_burst = 10'000;
-inline constexpr double idle_frames_per_second = 330;
-/// What a peer does earns it more of them: a whole request, for its PING (clients measure their
-/// windows) and its WINDOW_UPDATEs; bytes of DATA, either way, for those WINDOW_UPDATEs. Guessed:
-/// twice what grpc-go, the busiest known, sends.
-inline constexpr double idle_frames_per_request = 8;
-inline constexpr double idle_frames_per_byte = 1.0 / 1024;
-
-/// As ping_interval_min, without a stream (gRPC C++'s).
-inline constexpr std::chrono::hours ping_interval_without_streams{2};
 
 /// Part of --h2-age-max that a connection's is longer or shorter, so that those which began
 /// together do not end together (gRPC's).

@@ -89,6 +89,12 @@ bool is_idle_frame(const nghttp2_frame_hd& head) noexcept {
   }
 }
 
+/// Whether a stream is reset for what its peer has done. The others are ours: an answer that did
+/// not wait, too much of everything, a peer that does not read.
+bool is_of_the_peer(std::uint32_t code) noexcept {
+  return code != NGHTTP2_NO_ERROR && code != NGHTTP2_REFUSED_STREAM && code != NGHTTP2_CANCEL;
+}
+
 /// DATA without data. Its head alone does not tell that.
 bool is_padding_alone(const nghttp2_frame& frame) noexcept {
   return frame.hd.type == NGHTTP2_DATA && frame.hd.length > 0 &&
@@ -202,15 +208,23 @@ struct session::callbacks {
     if (!self.polices_pings_ || strikes_max == 0) return 0;
     clock::duration apart = self.limits_.ping_interval_min;
     if (self.streams_ == 0) apart = ping_interval_without_streams;
-    const bool is_fair = self.pings_.take(self.now_, apart, strikes_max);
+    const bool is_fair = self.floods_.take_ping(self.now_, apart, strikes_max);
     return is_fair ? 0 : self.end_at_once("too_many_pings");
+  }
+
+  static void take_settings(session& self, const nghttp2_settings& frame) {
+    self.established_ = true;
+    for (const nghttp2_settings_entry& each : std::span(frame.iv, frame.niv)) {
+      if (each.settings_id != NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE) continue;
+      self.end_if_not(self.floods_.take_windows(each.value, self.streams_, self.waiting_bytes_));
+    }
   }
 
   static int on_frame(nghttp2_session*, const nghttp2_frame* frame, void* user) {
     return guarded([&] {
       session& self = of(user);
       const nghttp2_frame_hd& head = frame->hd;
-      if (head.type == NGHTTP2_SETTINGS) self.established_ = true;
+      if (head.type == NGHTTP2_SETTINGS) take_settings(self, frame->settings);
       if (head.type == NGHTTP2_PING) return take_ping(self, frame->ping);
       if (is_padding_alone(*frame)) self.count_idle_frames(1);
       if (head.type != NGHTTP2_HEADERS && head.type != NGHTTP2_DATA) return 0;
@@ -241,8 +255,11 @@ struct session::callbacks {
     if (frame->hd.type == NGHTTP2_GOAWAY && std::exchange(self.asks_, false)) {
       return nghttp2_submit_ping(session, NGHTTP2_FLAG_NONE, notice_ping.data());
     }
+    if (frame->hd.type == NGHTTP2_RST_STREAM && is_of_the_peer(frame->rst_stream.error_code)) {
+      self.end_if_not(self.floods_.take_error_reset());
+    }
     const bool answers = frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA;
-    if (answers) self.pings_.excuse();
+    if (answers) self.floods_.excuse_pings();
     if (self.early_ == 0 || !answers || (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
     const stream* const to = self.find(frame->hd.stream_id);
     if (to == nullptr || to->ended_ || to->takes_rest_) return 0;
@@ -305,7 +322,7 @@ struct session::callbacks {
       self.sent_ever_ += size;
       from.body_promised_ = 0;
       self.waiting_bytes_ -= size;
-      self.idle_frames_.earn(static_cast<double>(size) * idle_frames_per_byte);
+      self.floods_.earn_bytes(size);
       if (from.goes_on_ && !from.has_body_left()) {
         empty(from.body_);
         from.body_sent_ = 0;
@@ -359,7 +376,7 @@ session::~session() {
 void session::feed(std::span<const std::byte> bytes, clock::time_point now) {
   if (dead_) return;
   now_ = now;
-  idle_frames_.now(now);
+  floods_.now(now);
   while (!bytes.empty() && !dead_) {
     const auto [passed, was_reset] = idle_resets_.next(bytes);
     if (!passed.empty()) receive(passed);
@@ -379,7 +396,7 @@ void session::receive(std::span<const std::byte> bytes) {
 void session::count_what_was_skipped() {
   const auto [frames, data_bytes] = idle_resets_.passed();
   const std::uint64_t bytes = data_bytes - std::exchange(data_earned_, data_bytes);
-  if (bytes > 0) idle_frames_.earn(static_cast<double>(bytes) * idle_frames_per_byte);
+  if (bytes > 0) floods_.earn_bytes(bytes);
   if (frames > announced_) count_idle_frames(frames - announced_);
   announced_ = frames;
 }
@@ -614,7 +631,11 @@ void session::note_host(std::string_view name, std::string_view value) {
 }
 
 void session::count_idle_frames(std::uint64_t frames) {
-  if (!idle_frames_.take(static_cast<double>(frames))) end(error::enhance_your_calm);
+  end_if_not(floods_.take_idle_frames(frames));
+}
+
+void session::end_if_not(bool is_fair) {
+  if (!is_fair) end(error::enhance_your_calm);
 }
 
 stream* session::find(std::int32_t id) const noexcept {
@@ -624,7 +645,7 @@ stream* session::find(std::int32_t id) const noexcept {
 
 void session::end_of_request(stream& of) {
   of.ended_ = true;
-  idle_frames_.earn(idle_frames_per_request);
+  floods_.earn_request();
   of.on_end();
 }
 

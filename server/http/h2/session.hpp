@@ -16,10 +16,9 @@
 #include <string>
 #include <string_view>
 
-#include "http/h2/flood_guard.hpp"
+#include "http/h2/flood_limits.hpp"
 #include "http/h2/idle_reset_filter.hpp"
 #include "http/h2/limits.hpp"
-#include "http/h2/ping_guard.hpp"
 #include "http/h2/send_watch.hpp"
 #include "net/byte_buffer.hpp"
 
@@ -203,6 +202,7 @@ class session {
   void fail(int nghttp2_error);
   int end_at_once(std::string_view reason) noexcept;
   void count_idle_frames(std::uint64_t frames);
+  void end_if_not(bool is_fair);
   void count_what_was_skipped();
   [[nodiscard]] bool is_late_header(std::uint8_t type, std::int32_t id) const noexcept;
   void note_opened(std::int32_t id) noexcept;
@@ -218,8 +218,7 @@ class session {
   application& owner_;
   const limits& limits_;
   nghttp2_session* session_ = nullptr;
-  flood_guard idle_frames_{idle_frames_burst, idle_frames_per_second};
-  ping_guard pings_;
+  flood_limits floods_;
   clock::time_point now_;           // of what is fed
   clock::time_point header_since_;  // if in_header_
   idle_reset_filter idle_resets_;

@@ -19,7 +19,7 @@ CASES = (
 )
 LEFT_OUT = {
     "client_compressed_unary, client_compressed_streaming, server_compressed_unary, server_compressed_streaming":
-        "this client lacks them; gRPC C++'s has them (server/tests/grpc/interop_test.cpp)",
+        "this client lacks them; gRPC C++'s has them (server/tests/clients/interop_test.cpp)",
     "pick_first_unary": "needs servers that say their names",
     "orca_per_rpc, orca_oob": "load reports, which the server has none of",
     "compute_engine_creds, compute_engine_channel_credentials, service_account_creds, jwt_token_creds, per_rpc_creds, "
