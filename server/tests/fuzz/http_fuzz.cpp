@@ -48,12 +48,6 @@ bool has_clean_lines(std::string_view head) {
 
 class connection {
  public:
-  connection() {
-    server_.work_us_max = 0;
-    server_.write_metrics = [](std::string& to) { to += "metrics"; };
-    server_.describe_stall = [](std::string&) {};
-  }
-
   /// False: closed. The piece dies afterwards, so that a view kept by mistake is seen.
   bool receive(std::string_view piece) {
     const auto copy = std::make_unique<char[]>(piece.size());
@@ -90,7 +84,7 @@ class connection {
   }
 
   parser parser_{limits};
-  test::demo_site site_;
+  test::demo_site site_{0};
   std::string scratch_;
   byte_buffer output_;
 };
