@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -526,30 +527,36 @@ TEST(pool, a_deadline_is_met_though_the_worker_that_armed_it_is_in_a_long_task) 
   }
 }
 
+/// How many it wakes, of one that is parked. The worker's own count, so that nobody else's wake-ups
+/// are in it.
+std::uint64_t woken_by_a_post(pool& of, std::optional<wake_rule> rule) {
+  call posted([] {});
+  std::uint64_t woken = 0;
+  heap_call::post(of, [&] {
+    EXPECT_TRUE(eventually([&] { return of.core().work().idle.parked() == 1; }));
+    if (rule) {
+      of.post(posted, *rule);
+    } else {
+      of.post(posted);
+    }
+    woken = of.core().work().here()->statistics().wake;
+  });
+  of.join();
+  EXPECT_EQ(posted.runs, 1);
+  return woken;
+}
+
 TEST_P(pool_on, a_single_post_wakes_nobody_unless_it_asks_for_it) {
-  for (const wake_rule rule : {wake_rule::earned, wake_rule::at_once}) {
-    for (const bool by_option : {false, true}) {
+  for (const bool by_option : {false, true}) {
+    const auto woken = [&](wake_rule rule) {
       options settings = options_of(GetParam(), 2);
       if (by_option) settings.posts_wake = rule;
       pool under_test(settings);
-      call posted([] {});
-      std::atomic<bool> over = false;
-      heap_call::post(under_test, [&] {
-        EXPECT_TRUE(eventually([&] { return under_test.core().work().idle.parked() == 1; }));
-        if (by_option) {
-          under_test.post(posted);
-        } else {
-          under_test.post(posted, rule);
-        }
-        // The worker's own count, so that nobody else's wake-ups are in it.
-        EXPECT_EQ(under_test.core().work().here()->statistics().wake,
-                  rule == wake_rule::at_once ? 1U : 0U);
-        over = true;
-      });
-      ASSERT_TRUE(eventually([&] { return over.load(); }));
-      under_test.join();
-      EXPECT_EQ(posted.runs, 1);
-    }
+      return woken_by_a_post(under_test, by_option ? std::nullopt : std::optional(rule));
+    };
+    EXPECT_EQ(woken(wake_rule::earned), 0U);
+    // Where the poster loses its processor behind the queuing, the monitor may be there first.
+    EXPECT_TRUE(eventually([&] { return woken(wake_rule::at_once) == 1; }));
   }
 }
 

@@ -50,7 +50,7 @@ totals registry::total() const {
   for (const auto& one : slots_) {
     for (std::size_t route = 0; route < kinds_.routes; ++route) {
       for (std::size_t status = 0; status < kinds_.statuses; ++status) {
-        sum.requests[route][status] += one->requests_[route * kinds_.statuses + status].get();
+        sum.requests[route][status] += one->request_counter(route, status).get();
       }
     }
     for (std::size_t i = 0; i < sum.durations.size(); ++i)
@@ -65,6 +65,15 @@ totals registry::total() const {
     sum.shed += one->shed_.get();
   }
   sum.duration_us_sum = static_cast<double>(duration_ticks) / ticks_per_us_;
+  return sum;
+}
+
+std::array<std::uint64_t, grpc_count> registry::grpc_total() const noexcept {
+  std::array<std::uint64_t, grpc_count> sum{};
+  const std::lock_guard lock(mutex_);
+  for (const auto& one : slots_) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one->grpc_[i].get();
+  }
   return sum;
 }
 

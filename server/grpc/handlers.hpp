@@ -20,7 +20,9 @@ namespace bwos::server::rpc {
 
 /// A unary method: a coroutine over protobuf messages, which live until it has ended. It starts on
 /// the thread that has read the request; one that never suspends ends there too. What it throws is
-/// handler_threw(). Called by any thread, several at once.
+/// handler_threw(). Called by any thread, several at once. The function lives as long as what it
+/// was added to; frames that are destroyed unfinished, when the threads have been joined, may
+/// outlive it: no destructor of theirs may need it.
 template <class Request, class Reply>
 using unary_handler =
     std::function<task<status>(context& call, const Request& request, Reply& reply)>;

@@ -74,8 +74,8 @@ void native_server::shutdown(std::chrono::steady_clock::time_point deadline) {
 }
 
 grpc_statistics native_server::statistics() const noexcept {
-  const metrics::totals now = counters_.total();
-  const auto of = [&](metrics::grpc what) { return now.grpc[static_cast<std::size_t>(what)]; };
+  const auto now = counters_.grpc_total();
+  const auto of = [&](metrics::grpc what) { return now[static_cast<std::size_t>(what)]; };
   return {of(metrics::grpc::started), of(metrics::grpc::ok), of(metrics::grpc::failed),
           of(metrics::grpc::cancelled), of(metrics::grpc::unserved)};
 }

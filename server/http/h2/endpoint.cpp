@@ -49,6 +49,9 @@ endpoint::~endpoint() {
     inbox_entry& entry = *std::exchange(ended, ended->next_reply);
     static_cast<handed_on_stream&>(entry).kind->forget(entry);
   }
+  // What they discard may come back to one_discarded(), which needs the rest of this.
+  requests_.reset();
+  calls_.reset();
 }
 
 template <class Do>

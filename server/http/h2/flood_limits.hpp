@@ -1,33 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a peer may make us do on one HTTP/2 connection beside serving it.
 //
-// | what is counted              | how much                                  | what follows |
-// |------------------------------|-------------------------------------------|----------------------|
-// | frames that bring nothing    | idle_frames_burst at once,                | ENHANCE_YOUR_CALM |
-// |   (1)                        | idle_frames_per_second in the long run;   | | | | requests and
-// bytes of DATA earn more      |                      | | windows that a SETTINGS      | as a
-// WINDOW_UPDATE for each stream that   | ENHANCE_YOUR_CALM    | |   opens                      |
-// has something to send                     |                      | | RST_STREAM that we send for
-// | error_resets_burst at once,               | ENHANCE_YOUR_CALM    | |   an error of the peer's
-// | error_resets_per_second in the long run   |                      | | PING sooner than allowed,
-// | limits::ping_strikes_max; frames of       | ENHANCE_YOUR_CALM,   | |   from gRPC peers |
-// answers between two excuse both           | "too_many_pings"     | | RST_STREAM of the peer's |
-// nghttp2's: 1,000 at once, 33 a second     | INTERNAL_ERROR       | | CONTINUATION in one header
-// | nghttp2's: 8                              | ENHANCE_YOUR_CALM    | | acknowledgements (of PING,
-// | limits::acks_max that wait for the peer   | ENHANCE_YOUR_CALM    | |   SETTINGS) not read | | |
-// | fields of a header           | limits::header_bytes_max; header_excess   | 431 or | | | times
-// as much                             | RESOURCE_EXHAUSTED;  | |                              | |
-// ENHANCE_YOUR_CALM    | | streams open at once         | limits::streams_max | REFUSED_STREAM | |
-// handlers of streams that     | limits::handlers_max                      | REFUSED_STREAM       |
-// |   were reset and run yet     |                                           | | | answers that
-// wait            | limits::output_bytes_max                  | REFUSED_STREAM       | | what
-// requests keep           | limits::request_bytes_max                 | REFUSED_STREAM or    | | |
-// | RESOURCE_EXHAUSTED   | | windows that let too little  | limits::write_rate_min over a | CANCEL
-// | |   go                         | write_timeout (send_watch.hpp)            | |
+// clang-format off
+// | what is counted                | how much                                     | what follows                |
+// |--------------------------------|----------------------------------------------|-----------------------------|
+// | frames that bring nothing (1)  | idle_frames_burst at once, _per_second later | ENHANCE_YOUR_CALM           |
+// |                                | on; requests and bytes of DATA earn more     |                             |
+// | windows that SETTINGS open (2) | as a WINDOW_UPDATE for each stream that has  | ENHANCE_YOUR_CALM           |
+// |                                | something to send                            |                             |
+// | RST_STREAM that we send for an | error_resets_burst at once, _per_second      | ENHANCE_YOUR_CALM           |
+// | error of the peer's            | later on                                     |                             |
+// | PING too soon, of gRPC peers   | limits::ping_strikes_max; frames of answers  | ENHANCE_YOUR_CALM,          |
+// |                                | between two excuse both                      | "too_many_pings"            |
+// | RST_STREAM of the peer's       | nghttp2's: 1,000 at once, 33 a second        | INTERNAL_ERROR              |
+// | CONTINUATION of one header     | nghttp2's: 8                                 | ENHANCE_YOUR_CALM           |
+// | acknowledgements not read      | limits::acks_max that wait for the peer      | ENHANCE_YOUR_CALM           |
+// | fields of a header             | limits::header_bytes_max                     | 431 or RESOURCE_EXHAUSTED   |
+// |                                | header_excess times as much                  | ENHANCE_YOUR_CALM           |
+// | streams open at once           | limits::streams_max                          | REFUSED_STREAM              |
+// | handlers that run elsewhere    | limits::handlers_max                         | REFUSED_STREAM              |
+// | answers that wait              | limits::output_bytes_max                     | REFUSED_STREAM              |
+// | what requests keep             | limits::request_bytes_max                    | REFUSED_STREAM or           |
+// |                                |                                              | RESOURCE_EXHAUSTED          |
+// | windows that let too little go | limits::write_rate_min over a write_timeout  | CANCEL (send_watch.hpp)     |
+// clang-format on
 //
 // (1) DATA that is empty or padding alone, PING, SETTINGS, PRIORITY, WINDOW_UPDATE, HEADERS and
 // DATA on a closed stream, types that nobody knows, RST_STREAM that is skipped, what is an error of
 // its stream.
+//
+// (2) One that is wider than ever before earns its bytes at once, as they are let go on each
+// stream: clients that measure their windows double them a few times, with all their streams open.
 //
 // This class counts the first four rows. Tests: flood_limits_test.cpp; from outside, for all rows:
 // blackbox/test_h2_attacks.py.
@@ -37,6 +40,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace bwos::server::h2 {
 
@@ -76,9 +80,12 @@ class flood_limits {
   /// `streams` that have not been sent.
   [[nodiscard]] bool take_windows(std::uint32_t initial_window, std::size_t streams,
                                   std::size_t waiting) noexcept {
-    const bool opens = initial_window > initial_window_;
-    initial_window_ = initial_window;
-    return !opens || take_idle_frames(std::min(streams, waiting));
+    const bool opens = initial_window > std::exchange(initial_window_, initial_window);
+    const std::uint32_t wider = initial_window > widest_ ? initial_window - widest_ : 0;
+    widest_ += wider;
+    const double each = 1 - wider * idle_frames_per_byte;
+    if (!opens || each <= 0) return true;
+    return idle_frames_.take(each * static_cast<double>(std::min(streams, waiting)));
   }
   [[nodiscard]] bool take_error_reset() noexcept { return error_resets_.take(1); }
   /// A PING of a gRPC peer has come, which may come again after `apart` (gRPC's doc/keepalive.md,
@@ -130,7 +137,8 @@ class flood_limits {
   bucket idle_frames_{idle_frames_burst, idle_frames_per_second};
   bucket error_resets_{error_resets_burst, error_resets_per_second};
   std::uint32_t initial_window_ = 65'535;  // RFC 9113, 6.5.2
-  clock::time_point pinged_;               // if has_pinged_
+  std::uint32_t widest_ = initial_window_;
+  clock::time_point pinged_;  // if has_pinged_
   unsigned strikes_ = 0;
   bool has_pinged_ = false;
 };

@@ -29,7 +29,7 @@ EMPTY_HUFFMAN = b"\x80"  # a string of no bytes, which says that it is Huffman's
 WIDEST = struct.pack(">I", (1 << 31) - 1)
 MIB = 1 << 20
 
-# Frames that bring nothing: so many are let pass at once (h2/limits.hpp). A tenth more is what time
+# Frames that bring nothing: so many are let pass at once (h2/flood_limits.hpp). A tenth more is what time
 # gives back.
 IDLE_FRAMES = 10_000
 # CPU that an attack may cost, in seconds. The attacks cost hundredths; a sanitizer makes that ten

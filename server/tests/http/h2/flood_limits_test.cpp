@@ -50,6 +50,26 @@ TEST(flood_limits, windows_that_settings_open_are_counted_as_window_updates) {
   EXPECT_EQ(let_through(open), 10);
 }
 
+TEST(flood_limits, windows_that_grow_as_clients_measure_them_cost_nothing) {
+  flood_limits floods;
+  floods.now(start);
+  for (std::uint32_t window = 65'535; window < 16U << 20; window *= 2) {
+    EXPECT_TRUE(floods.take_windows(window, 10'000, 100'000'000)) << window;
+  }
+  EXPECT_TRUE(floods.take_idle_frames(10'000));
+}
+
+TEST(flood_limits, windows_that_are_closed_and_opened_again_are_counted) {
+  flood_limits floods;
+  floods.now(start);
+  std::uint32_t window = 65'535;
+  const auto open = [&] {
+    return floods.take_windows(0, 1000, 1'000'000) &&
+           floods.take_windows(++window, 1000, 1'000'000);
+  };
+  EXPECT_LE(let_through(open), 11);
+}
+
 TEST(flood_limits, windows_that_nothing_waits_for_cost_nothing) {
   flood_limits floods;
   floods.now(start);
