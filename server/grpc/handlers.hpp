@@ -94,13 +94,14 @@ class method_adder {
   /// Those of the methods, each once, in their order.
   [[nodiscard]] const std::vector<std::string>& services() const noexcept { return services_; }
 
- protected:
+ private:
+  friend Self;
+
   method_adder() = default;
   ~method_adder() = default;
   method_adder(method_adder&&) = default;
   method_adder& operator=(method_adder&&) = default;
 
- private:
   Self& self(std::string_view path) {
     const std::string_view name = service_of(path);
     if (std::ranges::find(services_, name) == services_.end()) services_.emplace_back(name);
