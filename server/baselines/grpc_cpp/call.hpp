@@ -275,7 +275,7 @@ class cpp_context : public rpc::context {
 template <class Request, class Reply>
 class unary_call final : public cpp_context {
  public:
-  explicit unary_call(call_steps& steps) : cpp_context(steps) {}
+  unary_call(call_steps& steps, executor& /*workers*/) : cpp_context(steps) {}
 
   Request request;
   Reply reply;

@@ -80,39 +80,13 @@ inline grpc::Status no_worker_in_time() {
   return {grpc::StatusCode::DEADLINE_EXCEEDED, "no worker was free before the deadline"};
 }
 
-/// Serves one call after the other until the server stops. The messages are made anew for each, so
-/// that an armed call does not keep the largest request it has ever seen.
+/// How a handler of each kind is run.
 template <class Request, class Reply>
-call_loop serve(executor& workers, call_counters& count, live_count& live, method_service& methods,
-                int method, const char* path, const rpc::unary_handler<Request, Reply>& handler,
-                grpc::ServerCompletionQueue& queue) {
-  call_steps steps(workers);
-  live.enter();
-  for (;;) {
-    unary_call<Request, Reply> call(steps);
-    if (!co_await call.accept(methods, method, queue)) break;
-    call_counters::add(count.started);
-    if (call.is_cancelled() || call.past_deadline()) {
-      if (!call.is_cancelled()) co_await call.finish(no_worker_in_time());
-      call_counters::add(count.unserved);
-      call_counters::add(count.cancelled);
-      continue;
-    }
-    rpc::status result;
-    try {
-      result = co_await handler(call, call.request, call.reply);
-    } catch (...) {
-      log_thrown(path);
-      result = rpc::handler_threw();
-    }
-    const grpc::Status status = status_of(result);
-    const bool taken = co_await call.finish(status);
-    call_counters::add(!taken ? count.cancelled : status.ok() ? count.ok : count.failed);
-  }
-  live.leave();
+task<rpc::status> run(unary_call<Request, Reply>& call,
+                      const rpc::unary_handler<Request, Reply>& handler) {
+  return handler(call, call.request, call.reply);
 }
 
-/// How a handler of each streaming kind is run.
 template <class Request, class Reply>
 task<rpc::status> run(stream_call& call,
                       const rpc::server_stream_handler<Request, Reply>& handler) {
@@ -141,14 +115,16 @@ task<rpc::status> run(stream_call& call, const rpc::both_stream_handler<Request,
   co_return call.is_bad() ? rpc::not_readable() : result;
 }
 
-template <class Handler>
-call_loop serve_streams(executor& workers, call_counters& count, live_count& live,
-                        method_service& methods, int method, const char* path,
-                        const Handler& handler, grpc::ServerCompletionQueue& queue) {
+/// Serves one call after the other until the server stops. The messages are made anew for each, so
+/// that an armed call does not keep the largest request it has ever seen.
+template <class Call, class Handler>
+call_loop serve(executor& workers, call_counters& count, live_count& live, method_service& methods,
+                int method, const char* path, const Handler& handler,
+                grpc::ServerCompletionQueue& queue) {
   call_steps steps(workers);
   live.enter();
   for (;;) {
-    stream_call call(steps, workers);
+    Call call(steps, workers);
     if (!co_await call.accept(methods, method, queue)) break;
     call_counters::add(count.started);
     if (call.is_cancelled() || call.past_deadline()) {
@@ -196,7 +172,8 @@ class cpp_methods : public rpc::method_adder<cpp_methods> {
     const char* const name = paths_.emplace_back(path).c_str();
     arms.push_back([this, name, method = service.add(name, false),
                     made = std::move(handler)](grpc::ServerCompletionQueue& queue) {
-      detail::serve(workers, count, live, service, method, name, made, queue);
+      detail::serve<unary_call<Request, Reply>>(workers, count, live, service, method, name, made,
+                                                queue);
     });
   }
   template <class Request, class Reply>
@@ -221,7 +198,7 @@ class cpp_methods : public rpc::method_adder<cpp_methods> {
     arms.push_back([this, &counted = lasts ? lasting_count : count, &its = lasts ? lasting : live,
                     name, method = service.add(name, true),
                     made = std::move(handler)](grpc::ServerCompletionQueue& queue) {
-      detail::serve_streams(workers, counted, its, service, method, name, made, queue);
+      detail::serve<stream_call>(workers, counted, its, service, method, name, made, queue);
     });
   }
 
