@@ -188,6 +188,30 @@ bool call::charge(std::size_t bytes) noexcept {
   return charge_.set(bytes, calls_->budget_);
 }
 
+/// The message is not whole: the peer may send what is missing, within the budget.
+void call::make_room() {
+  if (!request_advance::is_needed(message_size_, calls_->session_.held())) return;
+  if (pipe_ && pipe_->has_unread()) return;  // its handler's turn
+  const std::size_t more = held();
+  if (!advance_.add(more, calls_->budget_)) {
+    calls_->answered(*this);
+    return calls_->session_.reset(*this, h2::error::refused_stream);
+  }
+  calls_->session_.consume(*this, more);
+}
+
+/// Its bytes as they came are no longer kept, or will be no longer soon: the peer may send as many
+/// again.
+void call::took_message() {
+  advance_.give_back(calls_->budget_);
+  calls_->session_.consume(*this, held());
+}
+
+/// Of a stream: so much of what came first.
+void call::took(std::size_t bytes) {
+  calls_->session_.consume(*this, advance_.pay_back(bytes, calls_->budget_));
+}
+
 /// The message grows within its bounds, and is charged as it does. Not OK: how the call ends.
 rpc::status call::expand(std::string_view bytes, std::string& to) {
   const std::size_t bytes_max = message_bytes_max();
@@ -364,7 +388,7 @@ void call::on_data(std::span<const std::byte> bytes, bool last) {
   if (answered_) {
     calls_->session_.consume(*this, held());
   } else if (!whole_) {
-    calls_->make_room(*this);
+    make_room();
   }
 }
 

@@ -111,6 +111,9 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
                            rpc::status& why_not);
   [[nodiscard]] rpc::status expand(std::string_view bytes, std::string& to);
   [[nodiscard]] bool charge(std::size_t bytes) noexcept;
+  void make_room();
+  void took_message();
+  void took(std::size_t bytes);
   [[nodiscard]] std::size_t message_bytes_max() const noexcept;
   [[nodiscard]] additions& added();
   [[nodiscard]] encoding reply_encoding() const noexcept {
@@ -160,7 +163,7 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
   std::uint32_t message_size_ = 0;
   std::uint32_t missing_ = 0;  // of it, in a stream
   encoding encoding_ = encoding::identity;
-  std::size_t ahead_ = 0;    // bytes of the message, consumed though it is not finished
+  request_advance advance_;
   request_charge charge_;    // for what it keeps of its request
   clock::time_point begun_;  // the message that is read: its header's end, or its first byte
   bool compressed_ = false;

@@ -129,7 +129,7 @@ void calls::run(call& which, clock::time_point now, bool is_last) {
     return session_.reset(which, h2::error::refused_stream);
   }
   if (!which.pipe_) {
-    took_message(which);  // what it becomes is charged from here on
+    which.took_message();  // what it becomes is charged from here on
     if (!which.prepare_message()) return;
   }
   if (which.method_->writes_stream && !which.pipe_) {
@@ -173,7 +173,7 @@ void calls::look_at(call& which, bool from_inbox) {
   if (left.ended) count_end(which);
   if (left.paused) complete(which);
   if (wanted) {
-    took(which, left.read);
+    which.took(left.read);
     if (!written_.empty()) {
       which.begin_answer();
       if (which.noted_) which.noted_->bytes += written_.size();
@@ -182,44 +182,12 @@ void calls::look_at(call& which, bool from_inbox) {
     if (left.ended) {
       which.finish_answer();
     } else if (left.read > 0 && !which.pipe_->has_unread()) {
-      make_room(which);
+      which.make_room();
     }
   } else if (left.ended) {
     release(which);
   }
   h2::empty(written_);
-}
-
-/// For a message that is larger than a window can be filled before, or stands in the way of others
-/// that cannot finish either: the peer may send what is missing, within a budget. So no connection
-/// waits for ever behind unfinished messages.
-void calls::make_room(call& unfinished) {
-  constexpr std::size_t stream_half = h2::stream_window / 2;
-  constexpr std::size_t connection_half = h2::connection_window / 2;
-  if (unfinished.message_size_ < stream_half && session_.held() < connection_half) return;
-  if (unfinished.pipe_ && unfinished.pipe_->has_unread()) return;  // its handler's turn
-  const std::size_t more = unfinished.held();
-  if (!budget_.take(more)) {
-    answered(unfinished);
-    return session_.reset(unfinished, h2::error::refused_stream);
-  }
-  unfinished.ahead_ += more;
-  session_.consume(unfinished, more);
-}
-
-/// Its bytes as they came are no longer kept, or will be no longer soon: the peer may send as many
-/// again.
-void calls::took_message(call& which) {
-  budget_.give_back(std::exchange(which.ahead_, 0));
-  session_.consume(which, which.held());
-}
-
-/// Of a stream: so much of what came first.
-void calls::took(call& which, std::size_t bytes) {
-  const std::size_t early = std::min(bytes, which.ahead_);
-  budget_.give_back(early);
-  which.ahead_ -= early;
-  session_.consume(which, bytes - early);
 }
 
 /// Whether there may be another call of its method. Counts it, until it is freed.
@@ -339,7 +307,7 @@ void calls::answered(call& which) noexcept {
   if (!which.running_) {  // else its message is the handler's
     which.forget_message();
     which.charge_.give_back(budget_);
-    took_message(which);
+    which.took_message();
   }
   if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
 }
@@ -348,7 +316,7 @@ void calls::answered(call& which) noexcept {
 void calls::release(call& which) noexcept {
   if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
   if (which.open_ || which.ready_ || which.running_) return;
-  budget_.give_back(which.ahead_);
+  which.advance_.give_back(budget_);
   which.charge_.give_back(budget_);
   if (which.counted_) {
     --std::ranges::find(bounded_, which.method_, &decltype(bounded_)::value_type::first)->second;

@@ -79,9 +79,6 @@ class calls final : public h2::stream_kind {
   }
   [[nodiscard]] bool is_shed(const call& which, clock::time_point now) const noexcept;
   void run(call& which, clock::time_point now, bool is_last);
-  void make_room(call& unfinished);
-  void took_message(call& which);
-  void took(call& which, std::size_t bytes);
   [[nodiscard]] bool admits(call& which);
   void go_on(call& which);
   void look_at(call& which, bool from_inbox);

@@ -9,8 +9,11 @@
 // Test: receive_budget_test.cpp
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
+
+#include "http/h2/limits.hpp"
 
 namespace bwos::server::rpc {
 
@@ -54,8 +57,9 @@ class receive_budget {
   std::atomic<std::size_t> taken_{0};
 };
 
-/// What one call has taken of its connection's budget. One thread at a time: the call's runner, or
-/// its handler. Whoever owns the call gives it back: the budget may be gone before the call is.
+/// What one call's messages have taken of its connection's budget. One thread at a time: the call's
+/// runner, or its handler. Whoever owns the call gives it back: the budget may be gone before the
+/// call is.
 class request_charge {
  public:
   /// So much, more or less than before. False: more than there is; then it is as before.
@@ -70,6 +74,39 @@ class request_charge {
     if (bytes_ > 0) static_cast<void>(set(0, of));
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::size_t bytes_ = 0;
+};
+
+/// The bytes that the peer of one call may send beyond its window, so that a message becomes whole.
+/// They are taken of the connection's budget until as many bytes of the request have been read. The
+/// call's runner alone.
+class request_advance {
+ public:
+  /// Whether the peer needs an advance: for a message that is larger than a stream's window can be
+  /// filled before, or where the unread bytes of all streams stand in the way of messages that
+  /// cannot finish either. So no connection waits for ever behind unfinished messages.
+  [[nodiscard]] static constexpr bool is_needed(std::size_t message_bytes,
+                                                std::size_t unread_bytes) noexcept {
+    return message_bytes >= h2::stream_window / 2 || unread_bytes >= h2::connection_window / 2;
+  }
+  /// So many bytes more. False: the budget has no more, and nothing was taken.
+  [[nodiscard]] bool add(std::size_t bytes, receive_budget& of) noexcept {
+    if (!of.take(bytes)) return false;
+    bytes_ += bytes;
+    return true;
+  }
+  /// So many bytes of the request have been read, and pay the advance back. How many were left, for
+  /// which the peer has to get window yet.
+  [[nodiscard]] std::size_t pay_back(std::size_t read, receive_budget& of) noexcept {
+    const std::size_t paid = std::min(read, bytes_);
+    if (paid > 0) of.give_back(paid);
+    bytes_ -= paid;
+    return read - paid;
+  }
+  /// All of the request has been read, or nobody wants it.
+  void give_back(receive_budget& of) noexcept { static_cast<void>(pay_back(bytes_, of)); }
 
  private:
   std::size_t bytes_ = 0;

@@ -70,6 +70,37 @@ TEST(request_charge, grows_shrinks_and_is_free_for_little) {
   EXPECT_EQ(budget.taken(), 0U);
 }
 
+TEST(request_advance, is_needed_by_messages_or_streams_of_half_a_window) {
+  EXPECT_FALSE(request_advance::is_needed(h2::stream_window / 2 - 1, 0));
+  EXPECT_TRUE(request_advance::is_needed(h2::stream_window / 2, 0));
+  EXPECT_FALSE(request_advance::is_needed(1, h2::connection_window / 2 - 1));
+  EXPECT_TRUE(request_advance::is_needed(1, h2::connection_window / 2));
+}
+
+TEST(request_advance, is_paid_back_by_what_is_read_first) {
+  receive_budget budget(1000);
+  request_advance advance;
+  EXPECT_EQ(advance.pay_back(70, budget), 70U);  // there is none
+  EXPECT_TRUE(advance.add(600, budget));
+  EXPECT_FALSE(advance.add(401, budget));
+  EXPECT_TRUE(advance.add(400, budget));
+  EXPECT_EQ(budget.taken(), 1000U);
+  EXPECT_EQ(advance.pay_back(700, budget), 0U);
+  EXPECT_EQ(budget.taken(), 300U);
+  EXPECT_EQ(advance.pay_back(350, budget), 50U);
+  EXPECT_EQ(budget.taken(), 0U);
+}
+
+TEST(request_advance, is_given_back_whole_and_once) {
+  receive_budget budget(1000);
+  ASSERT_TRUE(budget.take(1));
+  request_advance advance;
+  EXPECT_TRUE(advance.add(999, budget));
+  advance.give_back(budget);
+  advance.give_back(budget);
+  EXPECT_EQ(budget.taken(), 1U);
+}
+
 std::string gzipped_frames(std::uint32_t stream, const std::string& what, int last_flags) {
   std::string small;
   deflate(encoding::gzip, what, small);
