@@ -30,12 +30,6 @@ constexpr std::string_view text_of(rpc::code what) noexcept {
   return texts[static_cast<std::size_t>(what)];
 }
 
-/// Fields that are the protocol's, not the caller's metadata.
-bool is_metadata(std::string_view name) noexcept {
-  return !name.starts_with(':') && !name.starts_with("grpc-") && name != "te" &&
-         name != "content-length";
-}
-
 /// What the fields of a message may take beside their bytes: each an entry in a list that doubles,
 /// and an object on the heap where it has a length or is a group. So protobuf keeps those that it
 /// does not know, which is where few bytes become most.
@@ -97,7 +91,7 @@ void call::post(coroutine_waiter& waiting) noexcept {
 
 std::vector<std::string> call::metadata(std::string_view name) const {
   std::vector<std::string> found;
-  for (const auto& [key, value] : metadata_) {
+  for (const auto& [key, value] : head_.metadata) {
     if (key != name) continue;
     if (!name.ends_with("-bin")) {
       found.push_back(value);
@@ -128,7 +122,7 @@ void call::hand_on(continuation& turn, lane_entry& entry) noexcept {
 }
 
 call::timing call::timed_by() const noexcept {
-  return {method_->took, calls_->turn_.counted_most()};
+  return {head_.called->took, calls_->turn_.counted_most()};
 }
 
 bool call::turn_is_over() noexcept {
@@ -172,15 +166,15 @@ bool call::add_trailing_metadata(std::string_view name, std::string_view value) 
 }
 
 void call::compress_replies() {
-  if (!accepts_gzip_ && !accepts_deflate_) return;
-  if (added().begun) return;
-  added().compressed = accepts_deflate_ ? encoding::deflate : encoding::gzip;
+  if (head_.accepted == encoding::identity || added().begun) return;
+  added().compressed = head_.accepted;
 }
 
 // The memory of its request.
 
 std::size_t call::message_bytes_max() const noexcept {
-  return std::min(calls_->served_.limits.message_bytes_max, method_->options.request_bytes_max);
+  return std::min(calls_->served_.limits.message_bytes_max,
+                  head_.called->options.request_bytes_max);
 }
 
 /// False: its connection keeps too much already.
@@ -217,7 +211,7 @@ rpc::status call::expand(std::string_view bytes, std::string& to) {
   const std::size_t bytes_max = message_bytes_max();
   const std::uint64_t ratio_max = calls_->served_.limits.inflate_ratio_max;
   const auto fits = [this](std::size_t size) { return charge(size); };
-  switch (inflate(encoding_, bytes, {bytes_max, ratio_max, fits}, to)) {
+  switch (inflate(head_.sent, bytes, {bytes_max, ratio_max, fits}, to)) {
     case inflated::whole:
       return {};
     case inflated::broken:
@@ -294,7 +288,7 @@ void call::handler_threw() noexcept {
   } catch (const std::bad_alloc&) {
     end_handler({rpc::code::unknown, {}});
   }
-  log_thrown(method_->path);
+  log_thrown(head_.called->path);
 }
 
 void handler_run::promise_type::unhandled_exception() noexcept {
@@ -316,43 +310,11 @@ void handler_run::promise_type::discard(root_link& self) noexcept {
 // The request.
 
 void call::on_field(std::string_view name, std::string_view value) {
-  if (name == ":path") {
-    method_ = calls_->served_.methods.find(value);
-    if (calls_->common_.log != nullptr) [[unlikely]] {
-      noted_ = std::make_unique<noted>(
-          noted{std::string(value.substr(0, value.find('?'))), calls_->now_});
-    }
-  } else if (name == ":method") {
-    posted_ = value == "POST";
-  } else if (name == "content-type") {
-    is_grpc_ = is_grpc_content_type(value);
-  } else if (name == "grpc-timeout") {
-    read_timeout(value);
-  } else if (name == "grpc-encoding") {
-    read_encoding(value);
-  } else if (name == "grpc-accept-encoding") {
-    accepts_gzip_ = accepts(value, "gzip");
-    accepts_deflate_ = accepts(value, "deflate");
-  } else if (is_metadata(name)) {
-    metadata_.emplace_back(name, value);
-  }
-}
-
-void call::read_timeout(std::string_view value) {
-  const auto timeout = parse_timeout(value);
-  bad_timeout_ = !timeout;
-  if (timeout) {
-    deadline_ = calls_->now_ + std::chrono::duration_cast<clock::duration>(*timeout);
-  }
-}
-
-void call::read_encoding(std::string_view value) {
-  if (value == "gzip") {
-    encoding_ = encoding::gzip;
-  } else if (value == "deflate") {
-    encoding_ = encoding::deflate;
-  } else {
-    bad_encoding_ = value != "identity";
+  if (name != ":path") return head_.read(name, value, calls_->now_);
+  head_.called = calls_->served_.methods.find(value);
+  if (calls_->common_.log != nullptr) [[unlikely]] {
+    noted_ =
+        std::make_unique<noted>(noted{std::string(value.substr(0, value.find('?'))), calls_->now_});
   }
 }
 
@@ -360,23 +322,19 @@ void call::on_header(bool too_large) {
   header_done_ = true;
   batch_ = calls_->batch_;
   begun_ = calls_->now_;
-  if (too_large) return fail(rpc::code::resource_exhausted, "received metadata size exceeds limit");
-  if (calls_->session_.hosts_differ()) return refuse("400");
-  if (!posted_) return refuse("405");
-  if (!is_grpc_) return refuse("415");
-  if (method_ == nullptr) return fail(rpc::code::unimplemented, "");
-  if (bad_timeout_) return fail(rpc::code::internal, "malformed grpc-timeout");
-  if (bad_encoding_) return fail(rpc::code::unimplemented, "unknown grpc-encoding");
+  const verdict found = head_.judge(too_large, calls_->session_.hosts_differ());
+  if (!found.http_status.empty()) return refuse(found.http_status);
+  if (found.what != rpc::code::ok) return fail(found.what, found.why);
   if (!calls_->admits(*this)) {
     return fail(rpc::code::resource_exhausted, "too many calls of this method on one connection");
   }
-  if (!method_->reads_stream) return;
+  if (!head_.called->reads_stream) return;
   pipe_ = std::make_unique<message_pipe>(*this);
   calls_->complete(*this);
 }
 
 void call::on_data(std::span<const std::byte> bytes, bool last) {
-  if (pipe_ && method_->reads_stream) {
+  if (pipe_ && head_.called->reads_stream) {
     bring(bytes);
     bytes = {};
   }
@@ -424,7 +382,7 @@ bool call::take_prefix(std::span<const std::byte>& bytes) {
   const std::size_t bytes_max = message_bytes_max();
   if (flag > 1) {
     fail(rpc::code::internal, "bad frame flags");
-  } else if (compressed_ && encoding_ == encoding::identity) {
+  } else if (compressed_ && head_.sent == encoding::identity) {
     fail(rpc::code::internal, "compressed message without grpc-encoding");
   } else if (message_size_ > bytes_max) {
     fail(rpc::code::resource_exhausted, "Received message larger than max (" +
@@ -458,7 +416,7 @@ void call::own_message() {
 
 void call::on_end() {
   if (answered_) return;
-  if (pipe_ && method_->reads_stream) {
+  if (pipe_ && head_.called->reads_stream) {
     if (prefix_.has_begun()) return fail(rpc::code::internal, "incomplete message");
     if (pipe_->bring_end()) calls_->complete(*this);
     return;
@@ -537,7 +495,7 @@ void call::note_end(std::string_view protocol, unsigned status) noexcept {
   calls_->common_.log->note(
       {.socket = calls_->at_.socket(),
        .protocol = protocol,
-       .method = posted_ ? "POST" : "other",
+       .method = head_.is_post ? "POST" : "other",
        .path = noted_->path,
        .status = status,
        .bytes = noted_->bytes,
@@ -582,7 +540,7 @@ void call::answer_without_messages() {
   std::array<field, 5> fields{ok_status, content_type, field{"grpc-status", text_of(status_.what)}};
   std::size_t count = 3;
   if (!encoded_message_.empty()) fields[count++] = {"grpc-message", encoded_message_};
-  if (bad_encoding_) fields[count++] = {"grpc-accept-encoding", encodings};
+  if (head_.has_bad_encoding) fields[count++] = {"grpc-accept-encoding", encodings};
   if (running_ || !additions_) {
     return calls_->session_.answer(*this, std::span(fields).first(count));
   }

@@ -27,13 +27,13 @@
 #include "grpc/handler_run.hpp"
 #include "grpc/message_pipe.hpp"
 #include "grpc/receive_budget.hpp"
+#include "grpc/request_head.hpp"
 #include "http/h2/session.hpp"
 #include "http/h2/streams.hpp"
 
 namespace bwos::server::rpc {
 
 class calls;
-struct method;
 
 /// What a handler adds to an answer. Its own until the answer begins (the fields of its header) or
 /// it has ended (all of it).
@@ -55,7 +55,7 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
 
   // For handlers.
   [[nodiscard]] bool is_cancelled() const noexcept override;
-  [[nodiscard]] clock::time_point deadline() const noexcept override { return deadline_; }
+  [[nodiscard]] clock::time_point deadline() const noexcept override { return head_.deadline; }
   [[nodiscard]] std::vector<std::string> metadata(std::string_view name) const override;
   bool add_initial_metadata(std::string_view name, std::string_view value) override;
   bool add_trailing_metadata(std::string_view name, std::string_view value) override;
@@ -98,8 +98,6 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
   void on_sent(std::size_t bytes) override;
   std::span<const h2::field> trailers() override;
 
-  void read_encoding(std::string_view value);
-  void read_timeout(std::string_view value);
   [[nodiscard]] bool take_prefix(std::span<const std::byte>& bytes);
   void take_message(std::span<const std::byte>& bytes, bool last);
   void own_message();
@@ -138,16 +136,14 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
   calls* calls_;  // null: it is gone, and what is left of the call is its coroutine's
   call* newer_ = nullptr;
   call* older_ = nullptr;
-  const method* method_ = nullptr;
+  request_head head_;
   handler_run run_;
-  clock::time_point deadline_ = clock::time_point::max();
   std::uint64_t batch_ = 0;  // in which its header ended, or as yet it was opened
   rpc::status status_;       // answered with
   rpc::status result_;       // the handler's
   std::string_view view_;    // the message: in message_, or in what is being fed (borrowed)
   std::string message_;
   std::string reply_;
-  std::vector<std::pair<std::string, std::string>> metadata_;
   std::string encoded_message_;  // grpc-message
   std::unique_ptr<additions> additions_;
   /// For the access log, until its end is noted; null where there is none.
@@ -162,24 +158,17 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
   prefix_reader prefix_;                 // of the message
   std::uint32_t message_size_ = 0;
   std::uint32_t missing_ = 0;  // of it, in a stream
-  encoding encoding_ = encoding::identity;
   request_advance advance_;
   request_charge charge_;    // for what it keeps of its request
   clock::time_point begun_;  // the message that is read: its header's end, or its first byte
   bool compressed_ = false;
-  bool posted_ = false;   // :method
-  bool is_grpc_ = false;  // content-type
-  bool bad_timeout_ = false;
-  bool bad_encoding_ = false;
-  bool header_done_ = false;  // all fields have come: deadline_ changes no more
+  bool header_done_ = false;  // all fields have come: head_ changes no more
   bool whole_ = false;        // the message is
   bool open_ = true;          // the stream is, until on_closed()
   bool answered_ = false;     // status and all, or refused
   bool ready_ = false;        // stands in the list of those to run
   bool running_ = false;      // a handler is
   bool began_ = false;        // its answer's header has been given to the session
-  bool accepts_gzip_ = false;
-  bool accepts_deflate_ = false;
   place place_ = place::here;
   bool timed_ = false;    // stands among the deadlines of calls_
   bool counted_ = false;  // against its method's calls_max

@@ -93,8 +93,8 @@ bool calls::end_lasting() {
   if (!at_.has_left_for_good()) return false;
   std::size_t lasting = 0;
   for (const call* each = newest_; each != nullptr; each = each->older_) {
-    lasting += each->open_ && !each->answered_ && each->running_ && each->method_->is_lasting &&
-               each->pipe_->is_settled();
+    lasting += each->open_ && !each->answered_ && each->running_ &&
+               each->head_.called->is_lasting && each->pipe_->is_settled();
   }
   if (lasting == 0 || lasting < session_.streams()) return false;
   for (call* each = newest_; each != nullptr;) {
@@ -106,13 +106,13 @@ bool calls::end_lasting() {
 
 /// Because calls wait too long (--queue-age-max).
 bool calls::is_shed(const call& which, clock::time_point now) const noexcept {
-  if (served_.queue_age == nullptr || which.method_->options.vital) return false;
+  if (served_.queue_age == nullptr || which.head_.called->options.vital) return false;
   return served_.queue_age->exceeded(now) ||
-         (turn_.is_long(which.method_->took) && served_.queue_age->exceeded_in_lane());
+         (turn_.is_long(which.head_.called->took) && served_.queue_age->exceeded_in_lane());
 }
 
 void calls::run(call& which, clock::time_point now, bool is_last) {
-  if (which.deadline_ <= now) {
+  if (which.deadline() <= now) {
     count(counted::started);
     count(counted::unserved);
     count(counted::cancelled);
@@ -132,16 +132,16 @@ void calls::run(call& which, clock::time_point now, bool is_last) {
     which.took_message();  // what it becomes is charged from here on
     if (!which.prepare_message()) return;
   }
-  if (which.method_->writes_stream && !which.pipe_) {
+  if (which.head_.called->writes_stream && !which.pipe_) {
     which.pipe_ = std::make_unique<message_pipe>(which);
   }
   if (which.pipe_) which.additions_ = std::make_unique<additions>();
-  which.run_ = which.method_->make(which, *which.method_);  // may throw
+  which.run_ = which.head_.called->make(which, *which.head_.called);  // may throw
   count(counted::started);
   which.running_ = true;
   at_.one_handed_on();
   if (!which.pipe_) {
-    mean_time& took = which.method_->took;
+    mean_time& took = which.head_.called->took;
     if (at_.may_hand_on()) {  // one may run here, whatever waits elsewhere
       which.place_ = turn_.place_of(took, is_last, common_.workers);
     }
@@ -192,10 +192,11 @@ void calls::look_at(call& which, bool from_inbox) {
 
 /// Whether there may be another call of its method. Counts it, until it is freed.
 bool calls::admits(call& which) {
-  const std::size_t most = which.method_->options.calls_max;
+  const std::size_t most = which.head_.called->options.calls_max;
   if (most == std::numeric_limits<std::size_t>::max()) return true;
-  auto known = std::ranges::find(bounded_, which.method_, &decltype(bounded_)::value_type::first);
-  if (known == bounded_.end()) known = bounded_.insert(known, {which.method_, 0});
+  auto known =
+      std::ranges::find(bounded_, which.head_.called, &decltype(bounded_)::value_type::first);
+  if (known == bounded_.end()) known = bounded_.insert(known, {which.head_.called, 0});
   if (known->second == most) return false;
   ++known->second;
   return which.counted_ = true;
@@ -239,8 +240,8 @@ void calls::settle(clock::time_point now) {
   expire_calls(now);
   for (call* each = newest_; each != nullptr && each->batch_ == batch_; each = each->older_) {
     if (!each->header_done_ || each->answered_ || !each->open_) continue;
-    if (each->deadline_ == clock::time_point::max()) continue;
-    deadlines_.emplace(each->deadline_, each);
+    if (each->deadline() == clock::time_point::max()) continue;
+    deadlines_.emplace(each->deadline(), each);
     each->timed_ = true;
   }
 }
@@ -309,17 +310,18 @@ void calls::answered(call& which) noexcept {
     which.charge_.give_back(budget_);
     which.took_message();
   }
-  if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
+  if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline(), &which});
 }
 
 /// Frees it, unless somebody refers to it yet, who then comes here again.
 void calls::release(call& which) noexcept {
-  if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline_, &which});
+  if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline(), &which});
   if (which.open_ || which.ready_ || which.running_) return;
   which.advance_.give_back(budget_);
   which.charge_.give_back(budget_);
   if (which.counted_) {
-    --std::ranges::find(bounded_, which.method_, &decltype(bounded_)::value_type::first)->second;
+    --std::ranges::find(bounded_, which.head_.called, &decltype(bounded_)::value_type::first)
+          ->second;
   }
   if (which.older_ != nullptr) which.older_->newer_ = which.newer_;
   (which.newer_ != nullptr ? which.newer_->older_ : newest_) = which.older_;
