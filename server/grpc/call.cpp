@@ -69,6 +69,10 @@ std::string_view text_in(std::span<const std::byte> bytes) noexcept {
 
 call::call(calls& in) noexcept : handed_on_stream(in), calls_(&in) {}
 
+h2::session& call::session() const noexcept {
+  return calls_->at().session();
+}
+
 // What the runner and the handler's thread share.
 
 bool call::is_cancelled() const noexcept {
@@ -80,13 +84,13 @@ bool call::is_cancelled() const noexcept {
 void call::cancel() noexcept {
   // [call.cancel] relaxed: it publishes nothing but itself. Partner: [call.cancelled].
   cancelled_.store(true, std::memory_order_relaxed);
-  if (!pipe_ || !running_) return;
+  if (!pipe_ || !state_.is_running()) return;
   if (coroutine_waiter* const waits = pipe_->cancel()) post(*waits);
 }
 
 /// A handler that waited goes on, on a worker.
 void call::post(coroutine_waiter& waiting) noexcept {
-  calls_->common_.workers.post(waiting);
+  calls_->at().of().workers.post(waiting);
 }
 
 std::vector<std::string> call::metadata(std::string_view name) const {
@@ -113,7 +117,7 @@ void call::forget_message() noexcept {
 }
 
 void call::hand_on(continuation& turn, lane_entry& entry) noexcept {
-  executor& workers = calls_->common_.workers;
+  executor& workers = calls_->at().of().workers;
   if (place_ == place::lane) {
     workers.post_long(turn, entry);
   } else {
@@ -122,11 +126,11 @@ void call::hand_on(continuation& turn, lane_entry& entry) noexcept {
 }
 
 call::timing call::timed_by() const noexcept {
-  return {head_.called->took, calls_->turn_.counted_most()};
+  return {head_.called->took, calls_->turn().counted_most()};
 }
 
 bool call::turn_is_over() noexcept {
-  return calls_->turn_.is_over();
+  return calls_->turn().is_over();
 }
 
 std::uint8_t* call::prepare_reply(std::size_t size) {
@@ -173,43 +177,46 @@ void call::compress_replies() {
 // The memory of its request.
 
 std::size_t call::message_bytes_max() const noexcept {
-  return std::min(calls_->served_.limits.message_bytes_max,
+  return std::min(calls_->served().limits.message_bytes_max,
                   head_.called->options.request_bytes_max);
 }
 
 /// False: its connection keeps too much already.
 bool call::charge(std::size_t bytes) noexcept {
-  return charge_.set(bytes, calls_->budget_);
+  return charge_.set(bytes, calls_->budget());
 }
 
 /// The message is not whole: the peer may send what is missing, within the budget.
 void call::make_room() {
-  if (!request_advance::is_needed(message_size_, calls_->session_.held())) return;
+  if (!request_advance::is_needed(expected_.size, session().held())) return;
   if (pipe_ && pipe_->has_unread()) return;  // its handler's turn
   const std::size_t more = held();
-  if (!advance_.add(more, calls_->budget_)) {
-    calls_->answered(*this);
-    return calls_->session_.reset(*this, h2::error::refused_stream);
-  }
-  calls_->session_.consume(*this, more);
+  if (!advance_.add(more, calls_->budget())) return reset(h2::error::refused_stream);
+  session().consume(*this, more);
 }
 
 /// Its bytes as they came are no longer kept, or will be no longer soon: the peer may send as many
 /// again.
 void call::took_message() {
-  advance_.give_back(calls_->budget_);
-  calls_->session_.consume(*this, held());
+  advance_.give_back(calls_->budget());
+  session().consume(*this, held());
 }
 
 /// Of a stream: so much of what came first.
 void call::took(std::size_t bytes) {
-  calls_->session_.consume(*this, advance_.pay_back(bytes, calls_->budget_));
+  session().consume(*this, advance_.pay_back(bytes, calls_->budget()));
+}
+
+/// Before it is freed.
+void call::give_back_memory() noexcept {
+  advance_.give_back(calls_->budget());
+  charge_.give_back(calls_->budget());
 }
 
 /// The message grows within its bounds, and is charged as it does. Not OK: how the call ends.
 rpc::status call::expand(std::string_view bytes, std::string& to) {
   const std::size_t bytes_max = message_bytes_max();
-  const std::uint64_t ratio_max = calls_->served_.limits.inflate_ratio_max;
+  const std::uint64_t ratio_max = calls_->served().limits.inflate_ratio_max;
   const auto fits = [this](std::size_t size) { return charge(size); };
   switch (inflate(head_.sent, bytes, {bytes_max, ratio_max, fits}, to)) {
     case inflated::whole:
@@ -270,11 +277,14 @@ void call::handler_ended() noexcept {
 
 /// By a handler that is not the runner's.
 void call::push() noexcept {
-  calls_->at_.give_back(*this);
+  calls_->at().give_back(*this);
 }
 
+/// When the threads have been joined: its handler will never go on.
 void call::handler_discarded() noexcept {
   run_.release();
+  state_.enter(call_state::handler::ended);
+  state_.enter(call_state::stream::closed);
   if (calls_ != nullptr) {
     calls_->discarded(*this);
   } else {
@@ -310,19 +320,19 @@ void handler_run::promise_type::discard(root_link& self) noexcept {
 // The request.
 
 void call::on_field(std::string_view name, std::string_view value) {
-  if (name != ":path") return head_.read(name, value, calls_->now_);
-  head_.called = calls_->served_.methods.find(value);
-  if (calls_->common_.log != nullptr) [[unlikely]] {
-    noted_ =
-        std::make_unique<noted>(noted{std::string(value.substr(0, value.find('?'))), calls_->now_});
+  if (name != ":path") return head_.read(name, value, calls_->now());
+  head_.called = calls_->served().methods.find(value);
+  if (calls_->at().of().log != nullptr) [[unlikely]] {
+    noted_ = std::make_unique<noted>(
+        noted{std::string(value.substr(0, value.find('?'))), calls_->now()});
   }
 }
 
 void call::on_header(bool too_large) {
-  header_done_ = true;
-  batch_ = calls_->batch_;
-  begun_ = calls_->now_;
-  const verdict found = head_.judge(too_large, calls_->session_.hosts_differ());
+  state_.enter(call_state::stream::request);
+  calls_->note_header(*this);
+  reads_since_ = calls_->now();
+  const verdict found = head_.judge(too_large, session().hosts_differ());
   if (!found.http_status.empty()) return refuse(found.http_status);
   if (found.what != rpc::code::ok) return fail(found.what, found.why);
   if (!calls_->admits(*this)) {
@@ -338,73 +348,73 @@ void call::on_data(std::span<const std::byte> bytes, bool last) {
     bring(bytes);
     bytes = {};
   }
-  while (!answered_ && !bytes.empty()) {  // ends: each turn takes some, or answers
-    if (whole_) return fail(rpc::code::internal, "more than one message");
+  while (!state_.is_answered() && !bytes.empty()) {  // ends: each turn takes some, or answers
+    if (has_message()) return fail(rpc::code::internal, "more than one message");
     if (!prefix_.is_whole() && !take_prefix(bytes)) break;
     take_message(bytes, last);
   }
-  if (answered_) {
-    calls_->session_.consume(*this, held());
-  } else if (!whole_) {
+  if (state_.is_answered()) {
+    session().consume(*this, held());
+  } else if (!has_message()) {
     make_room();
   }
 }
 
 /// Messages of a stream, on to its handler.
 void call::bring(std::span<const std::byte> bytes) {
-  while (!answered_ && !bytes.empty()) {  // ends: each turn takes some, or answers
+  while (!state_.is_answered() && !bytes.empty()) {  // ends: each turn takes some, or answers
     std::span<const std::byte> prefix;
     if (!prefix_.is_whole()) {
-      if (!prefix_.has_begun()) begun_ = calls_->now_;
+      if (!prefix_.has_begun()) reads_since_ = calls_->now();
       if (!take_prefix(bytes)) return;
       prefix = prefix_.bytes();
-      missing_ = message_size_;
+      missing_ = expected_.size;
     }
     const auto body = bytes.first(std::min<std::size_t>(missing_, bytes.size()));
     bytes = bytes.subspan(body.size());
     missing_ -= static_cast<std::uint32_t>(body.size());
     if (missing_ == 0) {
       prefix_.clear();
-      message_size_ = 0;
+      expected_ = {};
     }
     if (pipe_->bring(prefix, body, missing_ == 0)) calls_->complete(*this);
   }
-  whole_ = false;  // there may always be another
 }
 
 /// False: it is not whole yet, or wrong.
 bool call::take_prefix(std::span<const std::byte>& bytes) {
   if (!prefix_.take(bytes)) return false;
-  const auto [flag, size] = prefix_.get();
-  message_size_ = size;
-  compressed_ = flag == 1;
-  whole_ = message_size_ == 0;
+  expected_ = prefix_.get();
   const std::size_t bytes_max = message_bytes_max();
-  if (flag > 1) {
+  if (expected_.flag > 1) {
     fail(rpc::code::internal, "bad frame flags");
-  } else if (compressed_ && head_.sent == encoding::identity) {
+  } else if (expected_.flag == 1 && head_.sent == encoding::identity) {
     fail(rpc::code::internal, "compressed message without grpc-encoding");
-  } else if (message_size_ > bytes_max) {
+  } else if (expected_.size > bytes_max) {
     fail(rpc::code::resource_exhausted, "Received message larger than max (" +
-                                            std::to_string(message_size_) + " vs. " +
+                                            std::to_string(expected_.size) + " vs. " +
                                             std::to_string(bytes_max) + ")");
   }
-  return !answered_;
+  return !state_.is_answered();
 }
 
 void call::take_message(std::span<const std::byte>& bytes, bool last) {
-  const std::size_t missing = message_size_ - message_.size();
+  const std::size_t missing = expected_.size - message_.size();
   if (last && message_.empty() && bytes.size() == missing) {
     // All of it in one piece, and the request ends with it: it is run before this piece goes,
     // unless its frame has more bytes than that.
     view_ = text_in(bytes);
-    calls_->borrower_ = this;
+    calls_->borrow_for(*this);
   } else {
     message_.append(text_in(bytes.first(std::min(missing, bytes.size()))));
     view_ = message_;
   }
-  whole_ = view_.size() == message_size_;
   bytes = bytes.subspan(std::min(missing, bytes.size()));
+}
+
+/// Its only message, whole; never of a stream, where there may always be another.
+bool call::has_message() const noexcept {
+  return prefix_.is_whole() && view_.size() == expected_.size;
 }
 
 /// What was borrowed becomes its own.
@@ -415,24 +425,25 @@ void call::own_message() {
 }
 
 void call::on_end() {
-  if (answered_) return;
+  if (state_.is_answered()) return;
   if (pipe_ && head_.called->reads_stream) {
     if (prefix_.has_begun()) return fail(rpc::code::internal, "incomplete message");
     if (pipe_->bring_end()) calls_->complete(*this);
     return;
   }
-  if (!whole_) {
+  if (!has_message()) {
     const bool none = !prefix_.has_begun();
     return fail(rpc::code::internal, none ? "no message" : "incomplete message");
   }
-  if (calls_->borrower_ == this) calls_->borrower_ = nullptr;  // it is run in this batch
+  calls_->borrow_no_more(*this);  // it is run in this batch
   calls_->complete(*this);
 }
 
 void call::on_closed(h2::error why) {
-  open_ = false;
-  if (why != h2::error::none || !answered_) cancel();
-  if (calls_->borrower_ == this) calls_->borrower_ = nullptr;
+  const bool answered = state_.is_answered();
+  state_.enter(call_state::stream::closed);
+  if (why != h2::error::none || !answered) cancel();
+  calls_->borrow_no_more(*this);
   const bool refused = why == h2::error::refused_stream;
   note_end("gRPC", static_cast<unsigned>(refused ? rpc::code::unavailable : rpc::code::cancelled));
   calls_->release(*this);
@@ -446,7 +457,7 @@ void call::on_sent(std::size_t bytes) {
 /// answered.
 bool call::prepare_message() {
   rpc::status result;
-  if (compressed_) {
+  if (expected_.flag == 1) {
     std::string expanded;
     result = expand(view_, expanded);
     message_ = std::move(expanded);
@@ -458,13 +469,95 @@ bool call::prepare_message() {
   return result.ok();
 }
 
+// Its handler, for its calls.
+
+/// False: its message could not be prepared, and the call was answered.
+bool call::make_handler() {
+  if (!pipe_) {
+    took_message();  // what it becomes is charged from here on
+    if (!prepare_message()) return false;
+  }
+  if (called().writes_stream && !pipe_) pipe_ = std::make_unique<message_pipe>(*this);
+  if (pipe_) additions_ = std::make_unique<additions>();
+  run_ = called().make(*this, called());  // may throw
+  state_.enter(call_state::handler::running);
+  return true;
+}
+
+/// True: it has ended.
+bool call::start_unary(place where) noexcept {
+  place_ = where;
+  return run_.start();
+}
+
+void call::start_stream() noexcept {
+  const bool has_ended = pipe_->run_here([&] { return run_.start(); });
+  if (has_ended) (void)pipe_->run_here([&] { return pipe_->end(); });
+}
+
+/// Of a stream that is wanted: what its handler has left, of which `written` is to be sent.
+void call::pass_on(const message_pipe::left& left, std::string& written) {
+  took(left.read);
+  if (!written.empty()) {
+    begin_answer();
+    if (noted_) noted_->bytes += written.size();
+    session().append(*this, written);
+  }
+  if (left.ended) {
+    finish_answer();
+  } else if (left.read > 0 && !pipe_->has_unread()) {
+    make_room();
+  }
+}
+
+/// Its handler has ended. How the call counts.
+metrics::grpc call::take_back() noexcept {
+  run_ = {};
+  charge_.give_back(calls_->budget());
+  state_.enter(call_state::handler::ended);
+  if (!state_.is_wanted()) return metrics::grpc::cancelled;
+  status_ = std::move(result_);
+  return status_.ok() ? metrics::grpc::ok : metrics::grpc::failed;
+}
+
+/// When the threads have been joined, and its calls go: what runs yet is discarded.
+void call::outlive_calls() noexcept {
+  if (!state_.is_running()) {
+    delete this;
+    return;
+  }
+  calls_ = nullptr;
+  coroutine_waiter* const waits = pipe_ ? pipe_->take_waiter() : nullptr;
+  if (waits != nullptr) waits->finish(continuation::disposition::discard);
+}
+
+/// Of a lasting method, whose handler has nothing to tell.
+bool call::is_settled() const noexcept {
+  return state_.is_wanted() && state_.is_running() && called().is_lasting && pipe_->is_settled();
+}
+
+/// While its handler runs: of a message that has begun, and of no other that is to be read first.
+bool call::waits_for_rest() const noexcept {
+  return missing_ > 0 && !pipe_->has_unread();
+}
+
 // The answer.
+
+/// It gets, or has got, its last frame: nothing else may answer it.
+void call::end_answer() noexcept {
+  state_.enter(call_state::stream::answered);
+  calls_->answered(*this);
+  if (state_.is_running()) return;  // its message is the handler's
+  forget_message();
+  charge_.give_back(calls_->budget());
+  took_message();
+}
 
 std::span<const field> call::trailers() {
   encoded_message_ = percent_encode(rpc::shortened(status_.message));
   trailers_ = {field{"grpc-status", text_of(status_.what)}, {"grpc-message", encoded_message_}};
   const std::size_t count = encoded_message_.empty() ? 1 : 2;
-  if (running_ || !additions_) return std::span(trailers_).first(count);
+  if (state_.is_running() || !additions_) return std::span(trailers_).first(count);
   std::vector<field>& all = additions_->trailers;
   all.assign(trailers_.begin(), trailers_.begin() + static_cast<std::ptrdiff_t>(count));
   for (const auto& [name, value] : additions_->trailing) all.emplace_back(name, value);
@@ -484,7 +577,9 @@ std::span<const field> call::header() {
 }
 
 void call::begin_answer() {
-  if (!std::exchange(began_, true)) calls_->session_.begin(*this, header());
+  if (state_.has_begun_answer()) return;
+  state_.enter(call_state::stream::answer);
+  session().begin(*this, header());
 }
 
 /// To the access log, once: what comes behind it was not its end.
@@ -492,8 +587,8 @@ void call::note_end(std::string_view protocol, unsigned status) noexcept {
   if (!noted_) [[likely]]
     return;
   const auto took = clock::now() - noted_->since;
-  calls_->common_.log->note(
-      {.socket = calls_->at_.socket(),
+  calls_->at().of().log->note(
+      {.socket = calls_->at().socket(),
        .protocol = protocol,
        .method = head_.is_post ? "POST" : "other",
        .path = noted_->path,
@@ -505,23 +600,28 @@ void call::note_end(std::string_view protocol, unsigned status) noexcept {
 
 /// Behind the messages of a stream.
 void call::finish_answer() {
-  if (!began_) return answer_without_messages();
+  if (!state_.has_begun_answer()) return answer_without_messages();
   note_end("gRPC", static_cast<unsigned>(status_.what));
-  calls_->answered(*this);
-  calls_->session_.finish(*this);
+  end_answer();
+  session().finish(*this);
 }
 
 /// Trailers-only: one HEADERS frame, whatever of the request has come.
 void call::fail(rpc::code what, std::string_view message) {
   status_ = {what, std::string(message)};
-  if (!began_) {
+  if (!state_.has_begun_answer()) {
     answer_without_messages();
   } else {
     note_end("gRPC", static_cast<unsigned>(what));
-    calls_->answered(*this);
-    calls_->session_.cut(*this);
+    end_answer();
+    session().cut(*this);
   }
-  if (running_) cancel();
+  if (state_.is_running()) cancel();
+}
+
+void call::reset(h2::error why) {
+  end_answer();
+  session().reset(*this, why);
 }
 
 /// By status_, and if that is good, reply_.
@@ -529,34 +629,34 @@ void call::answer() {
   if (!status_.ok()) return answer_without_messages();
   if (noted_) noted_->bytes = reply_.size();
   note_end("gRPC", 0);
-  calls_->answered(*this);
-  calls_->session_.answer(*this, header(), std::move(reply_));
+  end_answer();
+  session().answer(*this, header(), std::move(reply_));
 }
 
 void call::answer_without_messages() {
   note_end("gRPC", static_cast<unsigned>(status_.what));
-  calls_->answered(*this);
+  end_answer();
   encoded_message_ = percent_encode(rpc::shortened(status_.message));
   std::array<field, 5> fields{ok_status, content_type, field{"grpc-status", text_of(status_.what)}};
   std::size_t count = 3;
   if (!encoded_message_.empty()) fields[count++] = {"grpc-message", encoded_message_};
   if (head_.has_bad_encoding) fields[count++] = {"grpc-accept-encoding", encodings};
-  if (running_ || !additions_) {
-    return calls_->session_.answer(*this, std::span(fields).first(count));
+  if (state_.is_running() || !additions_) {
+    return session().answer(*this, std::span(fields).first(count));
   }
   std::vector<field>& all = additions_->header;
   all.assign(fields.begin(), fields.begin() + static_cast<std::ptrdiff_t>(count));
   for (const auto& [name, value] : additions_->initial) all.emplace_back(name, value);
   for (const auto& [name, value] : additions_->trailing) all.emplace_back(name, value);
-  calls_->session_.answer(*this, all);
+  session().answer(*this, all);
 }
 
 /// No gRPC at all: the status is HTTP's.
 void call::refuse(std::string_view http_status) {
   note_end("HTTP/2", static_cast<unsigned>(std::stoul(std::string(http_status))));
-  calls_->answered(*this);
+  end_answer();
   const std::array<field, 2> fields{field{":status", http_status}, field{"allow", "POST"}};
-  calls_->session_.answer(*this, std::span(fields).first(http_status == "405" ? 2 : 1));
+  session().answer(*this, std::span(fields).first(http_status == "405" ? 2 : 1));
 }
 
 }  // namespace bwos::server::rpc

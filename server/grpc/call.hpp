@@ -19,8 +19,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/counters.hpp"
 #include "base/mean_time.hpp"
 #include "grpc/batch_turn.hpp"
+#include "grpc/call_state.hpp"
 #include "grpc/compression.hpp"
 #include "grpc/context.hpp"
 #include "grpc/framing.hpp"
@@ -33,6 +35,7 @@
 
 namespace bwos::server::rpc {
 
+class call;
 class calls;
 
 /// What a handler adds to an answer. Its own until the answer begins (the fields of its header) or
@@ -46,7 +49,20 @@ struct additions {
   std::vector<h2::field> trailers;  // likewise
 };
 
-class call final : public h2::stream, public rpc::context, public h2::handed_on_stream {
+/// What `calls` notes about a call. `call` itself leaves it alone.
+struct calls_entry {
+  call* newer = nullptr;
+  call* older = nullptr;
+  std::uint64_t batch = 0;  // in which its header ended, or as yet it was opened
+  bool ready = false;       // stands in the list of those to run
+  bool timed = false;       // stands among the deadlines
+  bool counted = false;     // against its method's calls_max
+};
+
+class call final : public h2::stream,
+                   public rpc::context,
+                   public h2::handed_on_stream,
+                   public calls_entry {
  public:
   using clock = std::chrono::steady_clock;
 
@@ -86,25 +102,55 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
   void handler_ended() noexcept;
   void handler_discarded() noexcept;
 
- private:
-  friend class calls;
-  friend class message_pipe;
+  // For its message_pipe.
+  [[nodiscard]] bool read(google::protobuf::MessageLite& into, std::string_view bytes,
+                          bool compressed, rpc::status& why_not);
+  [[nodiscard]] encoding reply_encoding() const noexcept {
+    return additions_ ? additions_->compressed : encoding::identity;
+  }
+  void begin_reply() noexcept {
+    if (additions_) additions_->begun = true;
+  }
+  void push() noexcept;
+  void post(coroutine_waiter& waiting) noexcept;
 
+  // For its calls.
+  [[nodiscard]] const call_state& state() const noexcept { return state_; }
+  /// Once its header is good.
+  [[nodiscard]] const method& called() const noexcept { return *head_.called; }
+  /// It has messages(): from its header on, or where only its answer is a stream, from its handler.
+  [[nodiscard]] bool is_streaming() const noexcept { return pipe_ != nullptr; }
+  void own_message();
+  [[nodiscard]] bool make_handler();
+  [[nodiscard]] bool start_unary(place where) noexcept;
+  void start_stream() noexcept;
+  void pass_on(const message_pipe::left& left, std::string& written);
+  [[nodiscard]] metrics::grpc take_back() noexcept;
+  void answer();
+  void fail(rpc::code what, std::string_view message);
+  void reset(h2::error why);
+  void cancel() noexcept;
+  void on_closed(h2::error why) override;
+  void give_back_memory() noexcept;
+  void outlive_calls() noexcept;
+  [[nodiscard]] bool is_settled() const noexcept;
+  [[nodiscard]] bool waits_for_rest() const noexcept;
+  /// The message that comes: when its first byte came, or the header's end.
+  [[nodiscard]] clock::time_point reads_since() const noexcept { return reads_since_; }
+
+ private:
   void on_field(std::string_view name, std::string_view value) override;
   void on_header(bool too_large) override;
   void on_data(std::span<const std::byte> bytes, bool last) override;
   void on_end() override;
-  void on_closed(h2::error why) override;
   void on_sent(std::size_t bytes) override;
   std::span<const h2::field> trailers() override;
 
   [[nodiscard]] bool take_prefix(std::span<const std::byte>& bytes);
   void take_message(std::span<const std::byte>& bytes, bool last);
-  void own_message();
   void bring(std::span<const std::byte> bytes);
+  [[nodiscard]] bool has_message() const noexcept;
   void forget_message() noexcept;
-  [[nodiscard]] bool read(google::protobuf::MessageLite& into, std::string_view bytes,
-                          bool compressed, rpc::status& why_not);
   [[nodiscard]] bool parse(google::protobuf::MessageLite& into, std::string_view bytes,
                            rpc::status& why_not);
   [[nodiscard]] rpc::status expand(std::string_view bytes, std::string& to);
@@ -114,34 +160,25 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
   void took(std::size_t bytes);
   [[nodiscard]] std::size_t message_bytes_max() const noexcept;
   [[nodiscard]] additions& added();
-  [[nodiscard]] encoding reply_encoding() const noexcept {
-    return additions_ ? additions_->compressed : encoding::identity;
-  }
-  void begin_reply() noexcept {
-    if (additions_) additions_->begun = true;
-  }
-  void push() noexcept;
-  void post(coroutine_waiter& waiting) noexcept;
   void begin_answer();
   void finish_answer();
   void answer_without_messages();
   std::span<const h2::field> header();
   [[nodiscard]] bool prepare_message();
-  void cancel() noexcept;
-  void fail(rpc::code what, std::string_view message);
-  void answer();
+  void end_answer() noexcept;
   void refuse(std::string_view http_status);
   void note_end(std::string_view protocol, unsigned status) noexcept;
 
+  [[nodiscard]] h2::session& session() const noexcept;
+
   calls* calls_;  // null: it is gone, and what is left of the call is its coroutine's
-  call* newer_ = nullptr;
-  call* older_ = nullptr;
+  call_state state_;
+  place place_ = place::here;
   request_head head_;
   handler_run run_;
-  std::uint64_t batch_ = 0;  // in which its header ended, or as yet it was opened
-  rpc::status status_;       // answered with
-  rpc::status result_;       // the handler's
-  std::string_view view_;    // the message: in message_, or in what is being fed (borrowed)
+  rpc::status status_;     // answered with
+  rpc::status result_;     // the handler's
+  std::string_view view_;  // the message: in message_, or in what is being fed (borrowed)
   std::string message_;
   std::string reply_;
   std::string encoded_message_;  // grpc-message
@@ -156,22 +193,11 @@ class call final : public h2::stream, public rpc::context, public h2::handed_on_
   std::unique_ptr<message_pipe> pipe_;   // of a streaming call that runs
   std::array<h2::field, 2> trailers_{};  // what trailers() gives
   prefix_reader prefix_;                 // of the message
-  std::uint32_t message_size_ = 0;
-  std::uint32_t missing_ = 0;  // of it, in a stream
+  message_prefix expected_;              // what that says, once it is whole
+  std::uint32_t missing_ = 0;            // of the message, in a stream
   request_advance advance_;
-  request_charge charge_;    // for what it keeps of its request
-  clock::time_point begun_;  // the message that is read: its header's end, or its first byte
-  bool compressed_ = false;
-  bool header_done_ = false;  // all fields have come: head_ changes no more
-  bool whole_ = false;        // the message is
-  bool open_ = true;          // the stream is, until on_closed()
-  bool answered_ = false;     // status and all, or refused
-  bool ready_ = false;        // stands in the list of those to run
-  bool running_ = false;      // a handler is
-  bool began_ = false;        // its answer's header has been given to the session
-  place place_ = place::here;
-  bool timed_ = false;    // stands among the deadlines of calls_
-  bool counted_ = false;  // against its method's calls_max
+  request_charge charge_;  // for what it keeps of its request
+  clock::time_point reads_since_;
   std::atomic<bool> cancelled_{false};
 };
 

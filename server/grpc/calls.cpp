@@ -30,14 +30,8 @@ calls::calls(const served_methods& served, h2::endpoint& of)
 /// When the threads have been joined, their pool discards what runs yet, or has done so already.
 calls::~calls() {
   while (call* const each = newest_) {
-    newest_ = each->older_;
-    if (each->running_) {
-      each->calls_ = nullptr;
-      coroutine_waiter* const waits = each->pipe_ ? each->pipe_->take_waiter() : nullptr;
-      if (waits != nullptr) waits->finish(continuation::disposition::discard);
-    } else {
-      delete each;
-    }
+    newest_ = each->older;
+    each->outlive_calls();
   }
 }
 
@@ -50,9 +44,9 @@ void calls::let_go_of_input() {
 
 h2::stream& calls::open() {
   call* const made = new call(*this);
-  made->batch_ = batch_;
-  made->older_ = newest_;
-  if (newest_ != nullptr) newest_->newer_ = made;
+  made->batch = batch_;
+  made->older = newest_;
+  if (newest_ != nullptr) newest_->newer = made;
   newest_ = made;
   return *made;
 }
@@ -60,9 +54,9 @@ h2::stream& calls::open() {
 /// Its message is here, and the peer sends no more. Of a stream: its header is, or what its handler
 /// has waited for.
 void calls::complete(call& which) {
-  if (which.ready_) return;
+  if (which.ready) return;
   ready_.push_back(&which);
-  which.ready_ = true;
+  which.ready = true;
 }
 
 /// As long as the turn lasts, but one at least.
@@ -75,10 +69,10 @@ void calls::run(clock::time_point now) {
   const call* const last = ready_now_.empty() ? nullptr : ready_now_.back();
   while (ready_at_ < ready_now_.size() && !turn_.is_over()) {
     call* const each = ready_now_[ready_at_++];
-    each->ready_ = false;
-    if (each->running_) {
+    each->ready = false;
+    if (each->state().is_running()) {
       go_on(*each);
-    } else if (each->open_ && !each->answered_) {
+    } else if (each->state().is_wanted()) {
       run(*each, now, each == last);
     } else {
       release(*each);
@@ -92,23 +86,22 @@ void calls::run(clock::time_point now) {
 bool calls::end_lasting() {
   if (!at_.has_left_for_good()) return false;
   std::size_t lasting = 0;
-  for (const call* each = newest_; each != nullptr; each = each->older_) {
-    lasting += each->open_ && !each->answered_ && each->running_ &&
-               each->head_.called->is_lasting && each->pipe_->is_settled();
+  for (const call* each = newest_; each != nullptr; each = each->older) {
+    lasting += each->is_settled() ? 1 : 0;
   }
   if (lasting == 0 || lasting < session_.streams()) return false;
   for (call* each = newest_; each != nullptr;) {
-    call& which = *std::exchange(each, each->older_);
-    if (which.open_) which.fail(rpc::code::unavailable, "the server leaves");
+    call& which = *std::exchange(each, each->older);
+    if (which.state().is_wanted()) which.fail(rpc::code::unavailable, "the server leaves");
   }
   return true;
 }
 
 /// Because calls wait too long (--queue-age-max).
 bool calls::is_shed(const call& which, clock::time_point now) const noexcept {
-  if (served_.queue_age == nullptr || which.head_.called->options.vital) return false;
+  if (served_.queue_age == nullptr || which.called().options.vital) return false;
   return served_.queue_age->exceeded(now) ||
-         (turn_.is_long(which.head_.called->took) && served_.queue_age->exceeded_in_lane());
+         (turn_.is_long(which.called().took) && served_.queue_age->exceeded_in_lane());
 }
 
 void calls::run(call& which, clock::time_point now, bool is_last) {
@@ -125,65 +118,44 @@ void calls::run(call& which, clock::time_point now, bool is_last) {
     return which.fail(rpc::code::unavailable, "calls wait too long for a worker");
   }
   if (!at_.may_hand_on() || session_.waiting_bytes() > common_.bounds.output_bytes_max) {
-    answered(which);
-    return session_.reset(which, h2::error::refused_stream);
+    return which.reset(h2::error::refused_stream);
   }
-  if (!which.pipe_) {
-    which.took_message();  // what it becomes is charged from here on
-    if (!which.prepare_message()) return;
-  }
-  if (which.head_.called->writes_stream && !which.pipe_) {
-    which.pipe_ = std::make_unique<message_pipe>(which);
-  }
-  if (which.pipe_) which.additions_ = std::make_unique<additions>();
-  which.run_ = which.head_.called->make(which, *which.head_.called);  // may throw
+  if (!which.make_handler()) return;
   count(counted::started);
-  which.running_ = true;
   at_.one_handed_on();
-  if (!which.pipe_) {
-    mean_time& took = which.head_.called->took;
-    if (at_.may_hand_on()) {  // one may run here, whatever waits elsewhere
-      which.place_ = turn_.place_of(took, is_last, common_.workers);
-    }
-    const bool has_ended = which.place_ == place::here
-                               ? turn_.run(took, [&] { return which.run_.start(); })
-                               : which.run_.start();
-    if (has_ended) ended(which);
-    return;
+  if (which.is_streaming()) {
+    which.start_stream();
+    return look_at(which, false);
   }
-  const bool has_ended = which.pipe_->run_here([&] { return which.run_.start(); });
-  if (has_ended) (void)which.pipe_->run_here([&] { return which.pipe_->end(); });
-  look_at(which, false);
+  mean_time& took = which.called().took;
+  place where = place::here;
+  if (at_.may_hand_on()) {  // one may run here, whatever waits elsewhere
+    where = turn_.place_of(took, is_last, common_.workers);
+  }
+  const bool has_ended = where == place::here
+                             ? turn_.run(took, [&] { return which.start_unary(where); })
+                             : which.start_unary(where);
+  if (has_ended) ended(which);
 }
 
 /// Of a stream: its handler waits no more.
 void calls::go_on(call& which) {
   do {  // ends: it waits for what is not there, or has ended, or the turn is over
-    coroutine_waiter* const waits = which.pipe_->take_ready();
+    coroutine_waiter* const waits = which.messages().take_ready();
     if (waits == nullptr) break;
-    which.pipe_->resume(*waits);
+    which.messages().resume(*waits);
   } while (!turn_.is_over());
   look_at(which, false);
 }
 
 /// What the handler of a stream has left since.
 void calls::look_at(call& which, bool from_inbox) {
-  const message_pipe::left left = which.pipe_->collect(written_, from_inbox);
-  const bool wanted = which.open_ && !which.answered_;
+  const message_pipe::left left = which.messages().collect(written_, from_inbox);
+  const bool wanted = which.state().is_wanted();
   if (left.ended) count_end(which);
   if (left.paused) complete(which);
   if (wanted) {
-    which.took(left.read);
-    if (!written_.empty()) {
-      which.begin_answer();
-      if (which.noted_) which.noted_->bytes += written_.size();
-      session_.append(which, written_);
-    }
-    if (left.ended) {
-      which.finish_answer();
-    } else if (left.read > 0 && !which.pipe_->has_unread()) {
-      which.make_room();
-    }
+    which.pass_on(left, written_);
   } else if (left.ended) {
     release(which);
   }
@@ -192,19 +164,18 @@ void calls::look_at(call& which, bool from_inbox) {
 
 /// Whether there may be another call of its method. Counts it, until it is freed.
 bool calls::admits(call& which) {
-  const std::size_t most = which.head_.called->options.calls_max;
+  const std::size_t most = which.called().options.calls_max;
   if (most == std::numeric_limits<std::size_t>::max()) return true;
-  auto known =
-      std::ranges::find(bounded_, which.head_.called, &decltype(bounded_)::value_type::first);
-  if (known == bounded_.end()) known = bounded_.insert(known, {which.head_.called, 0});
+  auto known = std::ranges::find(bounded_, &which.called(), &decltype(bounded_)::value_type::first);
+  if (known == bounded_.end()) known = bounded_.insert(known, {&which.called(), 0});
   if (known->second == most) return false;
   ++known->second;
-  return which.counted_ = true;
+  return which.counted = true;
 }
 
 void calls::take(inbox_entry& ended) {
   auto& which = static_cast<call&>(ended);
-  if (which.pipe_) {
+  if (which.is_streaming()) {
     look_at(which, true);
   } else {
     this->ended(which);
@@ -214,18 +185,13 @@ void calls::take(inbox_entry& ended) {
 /// Its handler has.
 void calls::ended(call& which) {
   count_end(which);
-  if (!which.open_ || which.answered_) return release(which);
+  if (!which.state().is_wanted()) return release(which);
   which.answer();
 }
 
 void calls::count_end(call& which) noexcept {
-  which.run_ = {};
-  which.charge_.give_back(budget_);
-  which.running_ = false;
+  count(which.take_back());
   at_.one_came_back();
-  if (!which.open_ || which.answered_) return count(counted::cancelled);
-  which.status_ = std::move(which.result_);
-  count(which.status_.ok() ? counted::ok : counted::failed);
 }
 
 void calls::expire_calls(clock::time_point now) {
@@ -238,33 +204,31 @@ void calls::expire_calls(clock::time_point now) {
 
 void calls::settle(clock::time_point now) {
   expire_calls(now);
-  for (call* each = newest_; each != nullptr && each->batch_ == batch_; each = each->older_) {
-    if (!each->header_done_ || each->answered_ || !each->open_) continue;
+  for (call* each = newest_; each != nullptr && each->batch == batch_; each = each->older) {
+    if (!each->state().is_wanted()) continue;
     if (each->deadline() == clock::time_point::max()) continue;
     deadlines_.emplace(each->deadline(), each);
-    each->timed_ = true;
+    each->timed = true;
   }
 }
 
 /// Looks for calls that take too long: nothing is noted where a call runs its course.
 void calls::sweep(clock::time_point now) {
   for (call* each = newest_; each != nullptr;) {
-    call& which = *std::exchange(each, each->older_);
-    if (which.open_ && which.header_done_) sweep(which, now);
+    call& which = *std::exchange(each, each->older);
+    if (which.state().is_open()) sweep(which, now);
   }
 }
 
 void calls::sweep(call& which, clock::time_point now) {
   if (session_.is_stalled(which)) {
     common_.metrics.here().timed_out(metrics::timeout::write);
-    answered(which);
-    return session_.reset(which, h2::error::cancel);  // its handler is cancelled with it
+    return which.reset(h2::error::cancel);  // its handler is cancelled with it
   }
-  if (which.answered_ || at_.has_left()) return;
+  if (which.state().is_answered() || at_.has_left()) return;
   // Of a stream that is not read, the handler is what takes its time.
-  const bool reads =
-      which.running_ ? which.missing_ > 0 && !which.pipe_->has_unread() : !which.ready_;
-  if (reads && now - std::max(which.begun_, renewed_) >= common_.bounds.body_timeout) {
+  const bool reads = which.state().is_running() ? which.waits_for_rest() : !which.ready;
+  if (reads && now - std::max(which.reads_since(), renewed_) >= common_.bounds.body_timeout) {
     common_.metrics.here().timed_out(metrics::timeout::body);
     which.fail(rpc::code::deadline_exceeded, "message not received in time");
   }
@@ -277,60 +241,48 @@ void calls::lost() noexcept {
   deadlines_.clear();
   borrower_ = nullptr;
   for (call* each = newest_; each != nullptr;) {
-    call& lost = *std::exchange(each, each->older_);
-    lost.cancel();
-    lost.note_end("gRPC", static_cast<unsigned>(rpc::code::cancelled));
-    lost.open_ = lost.ready_ = lost.timed_ = false;
-    release(lost);
+    call& lost = *std::exchange(each, each->older);
+    lost.ready = lost.timed = false;
+    lost.on_closed(h2::error::cancel);
   }
 }
 
 void calls::bury(inbox_entry& ended) noexcept {
   auto& which = static_cast<call&>(ended);
-  if (which.pipe_ && !which.pipe_->collect(written_, true).ended) return;
-  which.run_ = {};
-  which.running_ = false;
-  at_.one_came_back();
-  count(counted::cancelled);
+  if (which.is_streaming() && !which.messages().collect(written_, true).ended) return;
+  count_end(which);
   release(which);
 }
 
 void calls::forget(inbox_entry& ended) noexcept {
   auto& which = static_cast<call&>(ended);
-  which.running_ = which.pipe_ && !which.pipe_->collect(written_, true).ended;
+  if (which.is_streaming() && !which.messages().collect(written_, true).ended) return;
+  static_cast<void>(which.take_back());
 }
 
-/// It gets, or has got, its last frame: nothing else may answer it.
+/// Its stream has become `answered`.
 void calls::answered(call& which) noexcept {
-  which.answered_ = true;
   at_.note_answer();
-  if (borrower_ == &which) borrower_ = nullptr;
-  if (!which.running_) {  // else its message is the handler's
-    which.forget_message();
-    which.charge_.give_back(budget_);
-    which.took_message();
-  }
-  if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline(), &which});
+  borrow_no_more(which);
+  if (std::exchange(which.timed, false)) deadlines_.erase({which.deadline(), &which});
 }
 
 /// Frees it, unless somebody refers to it yet, who then comes here again.
 void calls::release(call& which) noexcept {
-  if (std::exchange(which.timed_, false)) deadlines_.erase({which.deadline(), &which});
-  if (which.open_ || which.ready_ || which.running_) return;
-  which.advance_.give_back(budget_);
-  which.charge_.give_back(budget_);
-  if (which.counted_) {
-    --std::ranges::find(bounded_, which.head_.called, &decltype(bounded_)::value_type::first)
-          ->second;
+  if (std::exchange(which.timed, false)) deadlines_.erase({which.deadline(), &which});
+  if (!which.state().is_over() || which.ready) return;
+  which.give_back_memory();
+  if (which.counted) {
+    --std::ranges::find(bounded_, &which.called(), &decltype(bounded_)::value_type::first)->second;
   }
-  if (which.older_ != nullptr) which.older_->newer_ = which.newer_;
-  (which.newer_ != nullptr ? which.newer_->older_ : newest_) = which.older_;
+  if (which.older != nullptr) which.older->newer = which.newer;
+  (which.newer != nullptr ? which.newer->older : newest_) = which.older;
   delete &which;
 }
 
-/// When the threads have been joined: its handler will never go on.
+/// Its handler was.
 void calls::discarded(call& which) noexcept {
-  which.running_ = which.open_ = which.ready_ = false;
+  which.ready = false;
   release(which);
   at_.one_discarded();
 }

@@ -70,25 +70,37 @@ class calls final : public h2::stream_kind {
   bool end_lasting() override;
   void lost() noexcept override;
 
- private:
-  friend class call;
-
+  // For its calls.
+  [[nodiscard]] const served_methods& served() const noexcept { return served_; }
+  [[nodiscard]] h2::endpoint& at() const noexcept { return at_; }
+  [[nodiscard]] receive_budget& budget() noexcept { return budget_; }
+  [[nodiscard]] batch_turn& turn() noexcept { return turn_; }
+  /// Of the batch.
+  [[nodiscard]] clock::time_point now() const noexcept { return now_; }
+  void note_header(call& which) const noexcept { which.batch = batch_; }
+  [[nodiscard]] bool admits(call& which);
   void complete(call& which);
+  /// Its message lies in what is being fed.
+  void borrow_for(call& which) noexcept { borrower_ = &which; }
+  void borrow_no_more(const call& which) noexcept {
+    if (borrower_ == &which) borrower_ = nullptr;
+  }
+  void answered(call& which) noexcept;
+  void release(call& which) noexcept;
+  void discarded(call& which) noexcept;
+
+ private:
   [[nodiscard]] bool has_ready() const noexcept {
     return ready_at_ < ready_now_.size() || !ready_.empty();
   }
   [[nodiscard]] bool is_shed(const call& which, clock::time_point now) const noexcept;
   void run(call& which, clock::time_point now, bool is_last);
-  [[nodiscard]] bool admits(call& which);
   void go_on(call& which);
   void look_at(call& which, bool from_inbox);
   void sweep(call& which, clock::time_point now);
   void ended(call& which);
   void count_end(call& which) noexcept;
   void expire_calls(clock::time_point now);
-  void answered(call& which) noexcept;
-  void release(call& which) noexcept;
-  void discarded(call& which) noexcept;
   void count(metrics::grpc what) const { common_.metrics.here().count(what); }
 
   const served_methods& served_;
