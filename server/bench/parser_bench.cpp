@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "http/h1/parser.hpp"
+#include "tests/net/unlimited_memory.hpp"
 
 namespace {
 
@@ -30,7 +31,7 @@ void pipelined(benchmark::State& state, const std::string& one) {
   std::string input;
   for (int i = 0; i < 16; ++i) input += one;
   const http_limits limits;
-  parser reading(limits);
+  parser reading(limits, bwos::server::test::unlimited_account());
   for (auto _ : state) {
     std::string_view rest = input;
     while (!rest.empty()) {

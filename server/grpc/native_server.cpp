@@ -25,14 +25,16 @@ method_table with_health(method_table methods, const drain_state& drain) {
 native_server::native_server(runtime& where, const std::string& address, int backlog,
                              std::size_t connections_max, method_table methods,
                              const drain_state& drain, metrics::registry& metrics,
-                             const h2::limits& http2, const call_limits& calls)
+                             const h2::limits& http2, const call_limits& calls,
+                             memory_budget& memory)
     : native_server(where, address.empty() ? nullptr : where.listen(address, backlog),
-                    connections_max, std::move(methods), drain, metrics, http2, calls) {}
+                    connections_max, std::move(methods), drain, metrics, http2, calls, memory) {}
 
 native_server::native_server(runtime& where, std::unique_ptr<port> bound,
                              std::size_t connections_max, method_table methods,
                              const drain_state& drain, metrics::registry& metrics,
-                             const h2::limits& http2, const call_limits& calls, access_log* log,
+                             const h2::limits& http2, const call_limits& calls,
+                             memory_budget& memory, access_log* log,
                              const queue_age_bound* queue_age)
     : methods_(with_health(std::move(methods), drain)),
       counters_(metrics),
@@ -42,6 +44,7 @@ native_server::native_server(runtime& where, std::unique_ptr<port> bound,
               .metrics = metrics,
               .bounds = http2,
               .leaving = leaving_,
+              .memory = memory,
               .calls = &served_,
               .log = log},
       factory_(common_),

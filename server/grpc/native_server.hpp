@@ -19,12 +19,13 @@ class native_server final : public grpc_transport {
   /// joined before it goes. Throws std::system_error, std::invalid_argument.
   native_server(runtime& where, const std::string& address, int backlog,
                 std::size_t connections_max, method_table methods, const drain_state& drain,
-                metrics::registry& metrics, const h2::limits& http2, const call_limits& calls);
+                metrics::registry& metrics, const h2::limits& http2, const call_limits& calls,
+                memory_budget& memory);
   /// Of a socket that is bound already; null: without one of its own.
   native_server(runtime& where, std::unique_ptr<port> bound, std::size_t connections_max,
                 method_table methods, const drain_state& drain, metrics::registry& metrics,
-                const h2::limits& http2, const call_limits& calls, access_log* log = nullptr,
-                const queue_age_bound* queue_age = nullptr);
+                const h2::limits& http2, const call_limits& calls, memory_budget& memory,
+                access_log* log = nullptr, const queue_age_bound* queue_age = nullptr);
   ~native_server() override;
 
   /// Not without one of its own.

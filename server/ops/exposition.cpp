@@ -104,6 +104,24 @@ void write_http(std::string& to, const snapshot& what) {
   single(to, "bwos_http_made_room_total", "counter", made_room_help, what.made_room);
 }
 
+void write_memory(std::string& to, const memory_budget::totals& all) {
+  constexpr std::string_view name = "bwos_memory_bytes";
+  open(to, name, "gauge", "Memory that peers make the server keep now, by what for.");
+  for (std::size_t i = 0; i < memory_names.size(); ++i) {
+    const std::int64_t bytes = std::max<std::int64_t>(all.bytes[i], 0);
+    sample(to, name, std::string("kind=\"") + memory_names[i] + "\"",
+           static_cast<std::uint64_t>(bytes));
+  }
+  single(to, "bwos_memory_max_bytes", "gauge", "The most that all of it may be: --memory-max.",
+         all.bytes_max);
+  single(to, "bwos_memory_refused_total", "counter",
+         "Requests, calls and connections that needed more than --memory-max leaves.", all.refused);
+  single(
+      to, "bwos_memory_resets_total", "counter",
+      "Connections reset because they kept most where three quarters of --memory-max were taken.",
+      all.resets);
+}
+
 void write_grpc(std::string& to, const grpc_statistics& grpc) {
   single(to, "bwos_grpc_started_total", "counter", "Calls that reached the server.", grpc.started);
   constexpr std::string_view name = "bwos_grpc_ended_total";
@@ -180,6 +198,7 @@ void write_text(std::string& to, const snapshot& what) {
       .append("\"");
   sample(to, info, labels, 1);
   write_http(to, what);
+  write_memory(to, what.memory);
   if (what.grpc) write_grpc(to, *what.grpc);
   if (what.grpc_connections) write_native_grpc(to, what.http, *what.grpc_connections);
   if (what.grpc_refused) {

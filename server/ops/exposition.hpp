@@ -13,6 +13,7 @@
 #include "base/counters.hpp"
 #include "grpc/transport.hpp"
 #include "http/router.hpp"
+#include "net/memory_budget.hpp"
 
 namespace bwos::server::metrics {
 
@@ -20,6 +21,7 @@ namespace bwos::server::metrics {
 struct snapshot {
   const router* routes = nullptr;  ///< Whose requests are counted.
   totals http;
+  memory_budget::totals memory;
   bool http_listens = false;
   std::uint64_t connections = 0;
   std::uint64_t accepted = 0;

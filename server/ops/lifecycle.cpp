@@ -138,6 +138,7 @@ server::server(const server_settings& settings, server_parts parts, service_mana
       given_(given),
       routes_(all_routes()),
       metrics_({.routes = routes_.count(), .statuses = status_count}),
+      budget_(settings_.memory_max),
       times_(static_cast<metrics::ticks>(settings_.http.lane_threshold.count()) *
                  metrics_.ticks_per_ms() / 1000,
              routes_.count()),
@@ -206,6 +207,7 @@ void server::start_http() {
                                     .metrics = metrics_,
                                     .bounds = settings_.http2,
                                     .leaving = http_leaves_,
+                                    .memory = budget_,
                                     .calls = native != nullptr ? &native->served() : nullptr,
                                     .log = log_ ? &*log_ : nullptr,
                                     .parts_behind_answers = true});
@@ -233,7 +235,7 @@ void server::start_grpc() {
       grpc_ = std::make_unique<rpc::native_server>(
           *runtime_, is_one_address() ? nullptr : listen(given_.grpc, settings_.grpc_listen),
           connections_max(settings_, ports()), std::move(parts_.methods), drain_, metrics_,
-          settings_.http2, settings_.calls, log_ ? &*log_ : nullptr, &queue_age_);
+          settings_.http2, settings_.calls, budget_, log_ ? &*log_ : nullptr, &queue_age_);
     } else {
       grpc_ = parts_.other_grpc(runtime_->workers());
     }
@@ -268,6 +270,7 @@ void server::write_metrics(std::string& to) const {
   metrics::snapshot now;
   now.routes = &routes_;
   now.http = metrics_.total();
+  now.memory = budget_.total();
   if (http_) {
     now.http_listens = true;
     now.connections = http_->connections();

@@ -20,6 +20,7 @@
 #include "http/h1/connection.hpp"
 #include "http/h2/endpoint.hpp"
 #include "http/router.hpp"
+#include "net/memory_budget.hpp"
 #include "net/queue_age.hpp"
 #include "net/runtime.hpp"
 #include "ops/inherited_sockets.hpp"
@@ -127,6 +128,7 @@ class server {
   drain_state drain_;
   const router routes_;
   metrics::registry metrics_;
+  memory_budget budget_;
   route_times times_;
   std::atomic<bool> http_leaves_{false};  // the HTTP port: --drain-delay is over
   std::optional<access_log> log_;

@@ -21,6 +21,7 @@ struct server_settings {
   int backlog = 4096;
   std::size_t connections_max = 0;  ///< 0: what RLIMIT_NOFILE allows.
   unsigned workers = default_workers();
+  std::size_t memory_max = std::size_t{1} << 40;
 
   http_limits http;
   h2::limits http2;

@@ -28,6 +28,10 @@ std::string_view text_in(const received& got) noexcept {
   return {reinterpret_cast<const char*>(got.bytes.data()), got.bytes.size()};
 }
 
+/// What a connection takes while it is idle: this class, its frames, its socket's entry. Read off
+/// the heap, rounded up.
+constexpr std::size_t connection_bytes = 2 * 1024;
+
 /// With which a peer says that it speaks HTTP/2 without asking (RFC 9113, 3.4).
 constexpr std::string_view http2_preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -59,7 +63,10 @@ void append_last(const response& what, const common& of, worker_local& worker) {
 class http1_connection final : public connection {
  public:
   http1_connection(socket& on, const common& of) noexcept
-      : connection(on), common_(of), parser_(of.limits) {
+      : connection(on),
+        common_(of),
+        memory_(of.http2.memory, on.native_handle(), connection_bytes),
+        parser_(of.limits, memory_) {
     set_deadline(clock::now(), true);
   }
 
@@ -101,6 +108,7 @@ class http1_connection final : public connection {
   [[nodiscard]] bool is_idle() const noexcept { return parser_.where() == parser::phase::idle; }
 
   const common& common_;
+  memory_account memory_;
   parser parser_;
   parser::phase waits_for_ = parser::phase::idle;  // what deadline_ was set for
   clock::time_point deadline_;
@@ -154,6 +162,7 @@ next http1_connection::take_bytes(std::string_view input) {
   const turn result = answer(input, worker);
   if (comes_back(result.then)) {
     kept_.assign(input.substr(result.used));
+    memory_.set_anyway(memory::headers, kept_.size());  // no more than a receive brings
     received_at_ = result.started;
   }
   return be_fair(input.size(), flush(worker, result));
@@ -166,6 +175,7 @@ next http1_connection::go_on() {
     kept_.erase(0, result.used);
   } else {
     std::string().swap(kept_);
+    memory_.set_anyway(memory::headers, 0);
   }
   return flush(worker, result);
 }
@@ -238,7 +248,9 @@ bool http1_connection::read_request(std::string_view input, turn& result, worker
   result.used += consumed;
   if (what == parser::outcome::incomplete) return false;
   if (what == parser::outcome::refused) {
-    const response refusal = error_response(parser_.refusal());
+    const status why = parser_.refusal();
+    const response refusal =
+        why == status::service_unavailable ? busy_response() : error_response(why);
     append_last(refusal, common_, worker);
     if (common_.log != nullptr) note(common_, socket_, nullptr, false, refusal, result.begun);
     ++result.answered;
@@ -305,7 +317,13 @@ next http1_connection::flush(worker_local& worker, const turn& what) {
   counters.sent(taken.bytes);
   counters.answered(what.answered, metrics::now_ticks() - what.begun);
   if (taken.error) return next::close;
-  if (taken.bytes < worker.output.size()) unsent_.assign(worker.output.view().substr(taken.bytes));
+  if (taken.bytes < worker.output.size()) {
+    if (!memory_.set(memory::output, worker.output.size() - taken.bytes)) {
+      socket_.reset_on_close();
+      return next::close;
+    }
+    unsent_.assign(worker.output.view().substr(taken.bytes));
+  }
   return what.then;
 }
 
@@ -313,6 +331,7 @@ next http1_connection::take_sent(const sent& what, next then) {
   metrics::slot& counters = common_.metrics.here();
   counters.sent(what.bytes);
   then = took(what, then, counters);
+  memory_.set_anyway(memory::output, 0);
   if (what.error) return then;
   // Time spent sending is not the peer's idleness, but a request that has begun goes on being
   // waited for.

@@ -113,14 +113,16 @@ struct callbacks {
   }
 
   static int body(llhttp_t* at, const char* from, std::size_t length) {
-    self(at).take_body(from, length);
-    return 0;
+    return self(at).take_body(from, length);
   }
 
   static int chunk_header(llhttp_t* at) noexcept {
     parser& p = self(at);
     if (p.content_length > p.limits_.body_bytes_max - p.body_.length)
       return p.fail(status::payload_too_large);
+    const std::size_t body = p.body_.length + p.content_length;
+    if (p.body_.length <= memory_budget::body_bytes_tight && !p.memory_.budget().admits_body(body))
+      return p.fail(status::service_unavailable);
     if (p.content_length > 0) return 0;
     p.trailers_ = true;
     p.lines_ = {};
@@ -179,7 +181,8 @@ struct callbacks {
   }
 };
 
-parser::parser(const http_limits& limits) noexcept : llhttp_t{}, limits_(limits) {
+parser::parser(const http_limits& limits, memory_account& memory) noexcept
+    : llhttp_t{}, limits_(limits), memory_(memory) {
   llhttp_init(this, HTTP_REQUEST, callbacks::settings());
   // Any version, for us to judge: 1.2 is answered as 1.1, 2.0 told what it is.
   lenient_flags = LENIENT_VERSION;
@@ -192,7 +195,10 @@ parser::result parser::feed(std::string_view input) {
 }
 
 void parser::release() noexcept {
-  if (gathering_) std::string().swap(gathered_);
+  if (gathering_) {
+    std::string().swap(gathered_);
+    memory_.set_anyway(memory::bodies, 0);
+  }
   path_ = query_ = content_type_ = body_ = {};
   trailing_bytes_ = 0;
   lines_ = {};
@@ -218,6 +224,7 @@ parser::outcome parser::read_head(std::string_view& rest) {
     base_ = rest.data();
     return run(rest);
   }
+  if (!make_room(size)) return refuse(status::service_unavailable);
   gathered_.append(rest.substr(0, size));
   rest.remove_prefix(size);
   base_ = gathered_.data();
@@ -250,6 +257,7 @@ parser::outcome parser::keep(std::string_view& rest, line_scan::outcome what, bo
   gathering_ = true;
   const std::size_t room = limits_.header_bytes_max - gathered_.size();
   const bool full = rest.size() >= room;
+  if (!make_room(std::min(rest.size(), room))) return refuse(status::service_unavailable);
   gathered_.append(rest.substr(0, room));
   rest = {};
   const std::size_t line = lines_.first_line();
@@ -279,8 +287,7 @@ parser::outcome parser::has_stopped(llhttp_errno_t error, std::string_view& rest
   const bool wants_body = error == HPE_OK && phase_ == phase::body;
   if (wants_body) {
     rest = {};
-    gather();
-    return outcome::incomplete;
+    return gather() ? outcome::incomplete : refuse(status::service_unavailable);
   }
   if (phase_ == phase::header && refusal_ == status::bad_request) refusal_ = judge_failure();
   return outcome::refused;
@@ -321,6 +328,8 @@ status parser::judge() noexcept {
   }
   if ((flags & F_CONTENT_LENGTH) != 0 && content_length > limits_.body_bytes_max)
     return status::payload_too_large;
+  if ((flags & F_CONTENT_LENGTH) != 0 && !memory_.budget().admits_body(content_length))
+    return status::service_unavailable;
   return status::ok;
 }
 
@@ -379,36 +388,61 @@ bool parser::skip_authority() noexcept {
 }
 
 /// Adds a piece to the body: in place if it lies behind what came before, else by gathering.
-void parser::take_body(const char* at, std::size_t length) {
+int parser::take_body(const char* at, std::size_t length) {
   if (!gathering_) {
     if (body_.length == 0) body_ = part_of(at, 0);
     if (base_ + body_.begin + body_.length == at) {
       body_.length += narrow(length);
-      return;
+      return 0;
     }
-    gather();
+    if (!gather()) return fail(status::service_unavailable);
   }
   if (body_.length == 0) body_.begin = narrow(gathered_.size());
-  make_room(length);
+  if (!make_room(length)) return fail(status::service_unavailable);
   gathered_.append(at, length);
   base_ = gathered_.data();
   body_.length += narrow(length);
+  return 0;
 }
 
-/// For so many bytes more, and the rest of the body (of a chunk) behind them: llhttp counts down to
-/// its end.
-void parser::make_room(std::size_t bytes) {
+/// What gathered_ is to hold: so many bytes more, and the rest of the body (of a chunk) behind
+/// them. llhttp counts down to its end.
+std::size_t parser::room_for(std::size_t bytes) const noexcept {
   const std::size_t needed = gathered_.size() + bytes;
-  if (needed <= gathered_.capacity()) return;
-  gathered_.reserve(std::max(needed + std::min<std::size_t>(content_length, body_bytes_ahead),
-                             2 * gathered_.capacity()));
+  if (needed <= gathered_.capacity()) return gathered_.capacity();
+  const std::size_t ahead = phase_ == phase::body ? content_length : 0;
+  return std::max(needed + std::min<std::size_t>(ahead, body_bytes_ahead),
+                  2 * gathered_.capacity());
 }
 
-/// Copies the parts so far out of the input.
-void parser::gather() {
-  if (gathering_) return;
+/// False: there is no memory for it (--memory-max).
+bool parser::make_room(std::size_t bytes) {
+  const std::size_t room = room_for(bytes);
+  if (!memory_.set(memory::bodies, room)) return false;
+  gathered_.reserve(room);
+  return true;
+}
+
+/// Copies the parts so far out of the input. False: as above.
+bool parser::gather() {
+  if (gathering_) return true;
+  if (!make_room(path_.length + query_.length + content_type_.length + body_.length)) return false;
+  gather_parts();
+  return true;
+}
+
+/// It lies in the input whole, so that it is no larger than a receive.
+void parser::hold() {
+  if (!gathering_) {
+    memory_.set_anyway(memory::bodies, path_.length + query_.length + content_type_.length +
+                                           std::size_t{body_.length});
+    gather_parts();
+  }
+  describe();
+}
+
+void parser::gather_parts() {
   gathering_ = true;
-  make_room(path_.length + query_.length + content_type_.length + body_.length);
   for (part* one : {&path_, &query_, &content_type_, &body_}) {
     const std::uint32_t begin = narrow(gathered_.size());
     gathered_.append(base_ + one->begin, one->length);

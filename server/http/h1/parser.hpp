@@ -11,6 +11,7 @@
 #include "http/h1/line_scan.hpp"
 #include "http/limits.hpp"
 #include "http/message.hpp"
+#include "net/memory_budget.hpp"
 
 namespace bwos::server::h1 {
 
@@ -35,7 +36,8 @@ class parser : private llhttp_t {
   };
   enum class phase : std::uint8_t { idle, header, body };
 
-  explicit parser(const http_limits& limits) noexcept;
+  /// `memory`: is charged for what is gathered. Both must outlive it.
+  parser(const http_limits& limits, memory_account& memory) noexcept;
   parser(const parser&) = delete;
   parser& operator=(const parser&) = delete;
 
@@ -49,10 +51,7 @@ class parser : private llhttp_t {
   [[nodiscard]] bool http_1_0() const noexcept { return http_minor == 0; }
 
   /// Makes the request just read independent of the input, until release().
-  void hold() {
-    gather();
-    describe();
-  }
+  void hold();
 
   /// After `refused`: the status to answer with before the connection closes.
   [[nodiscard]] status refusal() const noexcept { return refusal_; }
@@ -112,9 +111,11 @@ class parser : private llhttp_t {
   void note(seen what) noexcept { seen_ = static_cast<std::uint8_t>(seen_ | what); }
   /// `again` where `what` was noted before.
   void note(seen what, seen again) noexcept { note((seen_ & what) != 0 ? again : what); }
-  void take_body(const char* at, std::size_t length);
-  void make_room(std::size_t bytes);
-  void gather();
+  int take_body(const char* at, std::size_t length);
+  [[nodiscard]] std::size_t room_for(std::size_t bytes) const noexcept;
+  [[nodiscard]] bool make_room(std::size_t bytes);
+  [[nodiscard]] bool gather();
+  void gather_parts();
   void describe() noexcept;
   [[nodiscard]] part part_of(const char* at, std::size_t length) const noexcept {
     return {narrow(static_cast<std::size_t>(at - base_)), narrow(length)};
@@ -124,6 +125,7 @@ class parser : private llhttp_t {
   }
 
   const http_limits& limits_;
+  memory_account& memory_;
   const char* base_ = nullptr;  // of the parts: the head's first byte, or gathered_'s
   std::string gathered_;        // the head if it was cut, or its parts; behind them the body
   part path_;                   // until the head's end: the whole target

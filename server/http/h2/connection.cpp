@@ -44,8 +44,7 @@ class http2_connection final : public connection {
         http_(http),
         first_(std::move(first)),
         endpoint_(of, on.waker().value_or(stream_waker()), clock::now(), http,
-                  on.waker().has_value()) {
-    if (of.log != nullptr) endpoint_.socket(on.native_handle());
+                  on.waker().has_value(), on.native_handle()) {
     set_deadline();
   }
 
@@ -158,6 +157,10 @@ next http2_connection::flush(byte_buffer& output) {
     count_bytes(taken);
     if (taken.error) return next::close;
     if (taken.bytes < output.size()) {
+      if (!endpoint_.may_keep_unsent(output.size() - taken.bytes)) {
+        socket_.reset_on_close();
+        return next::close;
+      }
       unsent_.assign(output.view().substr(taken.bytes));
       return next::go_on;
     }
@@ -175,6 +178,7 @@ next http2_connection::take_sent(const sent& what, next then) {
   common_.metrics.here().count(metrics::grpc::sends);
   count_bytes(what);
   deadline_ = {};
+  static_cast<void>(endpoint_.may_keep_unsent(0));
   return took(what, then, common_.metrics.here());
 }
 

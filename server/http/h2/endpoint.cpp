@@ -20,7 +20,7 @@ clock_facts::time_point age_end(microseconds age_max, clock_facts::time_point no
 }  // namespace
 
 endpoint::endpoint(const common& of, stream_waker waker, clock::time_point now,
-                   const h1::common* http, bool hands_on)
+                   const h1::common* http, bool hands_on, int socket)
     : common_(of),
       waker_(waker),
       session_(*this, of.bounds),
@@ -33,6 +33,8 @@ endpoint::endpoint(const common& of, stream_waker waker, clock::time_point now,
              .probed_at = {},
              .leave_at = {},
              .age_end = age_end(of.bounds.age_max, now)},
+      socket_(socket),
+      memory_(of.memory, socket, connection_bytes),
       hands_on_(hands_on) {
   if (http != nullptr) {
     requests_.emplace(*this, *http);
@@ -73,6 +75,7 @@ void endpoint::feed_more(std::span<const std::byte> bytes, clock::time_point now
   session_.feed(bytes, now);
   go(now);
   each_kind([](stream_kind& each) { each.let_go_of_input(); });
+  charge();
 }
 
 void endpoint::look(clock::time_point now) {
@@ -81,6 +84,18 @@ void endpoint::look(clock::time_point now) {
     each.begin_batch(now);
   });
   go(now);
+}
+
+std::size_t endpoint::body_bytes() const noexcept {
+  return session_.held() + (requests_ ? requests_->body_bytes() : 0);
+}
+
+/// What the batch has left. That is there already: what it may add is bounded by may_keep() and
+/// the like, and by its size.
+void endpoint::charge() noexcept {
+  memory_.set_anyway(memory::headers, session_.header_bytes_kept());
+  memory_.set_anyway(memory::bodies, body_bytes());
+  memory_.set_anyway(memory::output, session_.waiting_bytes() + unsent_bytes_);
 }
 
 /// All that a batch brings, before its one send.
@@ -119,7 +134,9 @@ stream& endpoint::open_call() {
 /// the next pull.
 bool endpoint::pull(byte_buffer& to) {
   if (calls_ && calls_->has_pulled()) calls_->run_pulled(now_);
-  return session_.pull(to) || (calls_ && (calls_->has_pulled() || calls_->end_lasting()));
+  const bool more = session_.pull(to);
+  charge();
+  return more || (calls_ && (calls_->has_pulled() || calls_->end_lasting()));
 }
 
 bool endpoint::has_left_for_good() const noexcept {

@@ -26,6 +26,7 @@
 #include "http/h2/streams.hpp"
 #include "net/byte_buffer.hpp"
 #include "net/executor.hpp"
+#include "net/memory_budget.hpp"
 #include "net/reply_inbox.hpp"
 
 namespace bwos::server::h2 {
@@ -39,6 +40,7 @@ struct common {
   /// Set once, before every connection is interrupted, which tells who has missed it, and behind
   /// the drain's bell.
   const std::atomic<bool>& leaving;
+  memory_budget& memory;
   const call_factory* calls = nullptr;  ///< Null: it has none.
   access_log* log = nullptr;            ///< Where every stream's end is noted, if any.
   /// While the server drains, and is not leaving yet (--drain-delay), GOAWAY follows an answer, as
@@ -52,9 +54,10 @@ class endpoint final : application {
 
   /// `waker`: of the connection's socket. With `http` its routes are served, too; null: calls
   /// alone. `hands_on`: its runner waits for what runs elsewhere (has_running()), so that a request
-  /// may go to the lane by itself. Throws std::bad_alloc.
+  /// may go to the lane by itself. `socket`: its descriptor, which outlives the endpoint; below 0:
+  /// it has none. Throws std::bad_alloc.
   endpoint(const common& of, stream_waker waker, clock::time_point now,
-           const h1::common* http = nullptr, bool hands_on = true);
+           const h1::common* http = nullptr, bool hands_on = true, int socket = -1);
   endpoint(const endpoint&) = delete;
   endpoint& operator=(const endpoint&) = delete;
   /// The runner: once has_running() is false. When the threads have been joined: any time.
@@ -120,9 +123,28 @@ class endpoint final : application {
   /// Any thread, which has handled `what`: its runner goes on with it. Both may be gone afterwards.
   void give_back(handed_on_stream& what) noexcept;
 
-  /// Of the connection, for the access log; below 0 where there is none.
   [[nodiscard]] int socket() const noexcept { return socket_; }
-  void socket(int fd) noexcept { socket_ = fd; }
+
+  // What the connection keeps, as --memory-max bounds it.
+
+  [[nodiscard]] memory_account& memory() noexcept { return memory_; }
+  /// `more` bytes of bodies are about to be kept. False: there is no memory for them.
+  [[nodiscard]] bool may_keep(std::size_t more) noexcept {
+    return memory_.set(memory::bodies, body_bytes() + more);
+  }
+  /// The header of a stream has come. False: there is no memory for it.
+  [[nodiscard]] bool may_keep_header() noexcept {
+    return memory_.set(memory::headers, session_.header_bytes_kept());
+  }
+  /// False: there is no memory for the answers that wait already.
+  [[nodiscard]] bool may_answer() noexcept {
+    return memory_.set(memory::output, session_.waiting_bytes() + unsent_bytes_);
+  }
+  /// So much of what was pulled is not sent, and kept by the connection. False: as above.
+  [[nodiscard]] bool may_keep_unsent(std::size_t bytes) noexcept {
+    unsent_bytes_ = bytes;
+    return may_answer();
+  }
 
  private:
   stream* open() override;
@@ -135,6 +157,8 @@ class endpoint final : application {
   void do_what_is(due what);
   [[nodiscard]] clock_facts facts() const noexcept;
   [[nodiscard]] bool leaves() const noexcept;
+  [[nodiscard]] std::size_t body_bytes() const noexcept;
+  void charge() noexcept;
 
   const common& common_;
   const stream_waker waker_;
@@ -149,7 +173,9 @@ class endpoint final : application {
   clock::time_point now_;  // of the batch
   clock::time_point sweep_at_;
   clock_facts facts_;  // but for those of the moment
-  int socket_ = -1;
+  const int socket_;
+  std::size_t unsent_bytes_ = 0;
+  memory_account memory_;
   bool owes_ = false;
   const bool hands_on_;
   bool has_answered_ = false;  // a stream, since look_after()

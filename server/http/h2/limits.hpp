@@ -72,6 +72,19 @@ struct limits {
 /// A header of more than so many times its limit is no mistake.
 inline constexpr std::size_t header_excess = 4;
 
+/// While the fields of a connection's open streams take as much memory as so many lists of the
+/// largest size, further streams are refused. Guessed: as many streams as a connection may have by
+/// default, with four times as many fields as browsers send.
+inline constexpr std::size_t header_lists_max = 256;
+
+/// What a field takes beside its bytes, and a stream beside its fields and data: two strings on the
+/// heap in a list that doubles; nghttp2's stream, and ours. Read off the heap, rounded up.
+inline constexpr std::size_t field_bytes = 128;
+inline constexpr std::size_t stream_bytes = 1024;
+
+/// What an HTTP/2 connection takes while it is idle: nghttp2's session, mostly. Likewise.
+inline constexpr std::size_t connection_bytes = 16 * 1024;
+
 /// Bytes that a peer may send ahead on one stream, and on the whole connection.
 inline constexpr std::int32_t stream_window = 1 << 20;
 inline constexpr std::int32_t connection_window = 16 << 20;

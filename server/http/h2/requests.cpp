@@ -148,6 +148,8 @@ void request_stream::read_length(std::string_view value) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), size);
   if (error != std::errc() || size > in_.common_.limits.body_bytes_max) {
     object(status::payload_too_large);
+  } else if (!in_.at_.of().memory.admits_body(size)) {
+    object(status::service_unavailable);
   }
 }
 
@@ -163,6 +165,7 @@ void request_stream::on_header(bool too_large) {
   if (too_large) objection_ = status::header_fields_too_large;
   if (target_.find('#') != std::string::npos) object(status::bad_request);
   if (in_.session_.hosts_differ()) object(status::bad_request);
+  if (!in_.at_.may_keep_header()) object(status::service_unavailable);
   in_.wait_for_body(*this);
   if (objection_ != status::ok) return refuse(objection_);
   if (expects_continue_) in_.awaits_continue_ = true;
@@ -319,8 +322,9 @@ rest requests::run_ready(clock::time_point now) {
     const route& entry = common_.routes[where];
     const bool is_long = common_.times.is_long(where) && !(from_lane && answered == 0);
     const bool shed = !entry.vital && (late || (is_long && common_.queue_age.exceeded_in_lane()));
+    const bool is_refused = shed || (!entry.vital && !at_.may_answer());
     const bool goes_alone = is_long && at_.hands_on();
-    if (each.open_ && is_long && !shed && !goes_alone) {
+    if (each.open_ && is_long && !is_refused && !goes_alone) {
       left = rest::long_one;
       break;
     }
@@ -335,14 +339,14 @@ rest requests::run_ready(clock::time_point now) {
       session_.reset(each, error::refused_stream);
       continue;
     }
-    if (goes_alone && !shed) {
+    if (goes_alone && !is_refused) {
       hand_on(each, where);
       continue;
     }
     const metrics::ticks asked_at = entry.brief ? 0 : metrics::now_ticks();
     const response reply =
-        shed ? busy_response() : common_.routes.respond(where, asked, this_worker().text);
-    if (!shed && !entry.brief) common_.times.note(where, metrics::now_ticks() - asked_at);
+        is_refused ? busy_response() : common_.routes.respond(where, asked, this_worker().text);
+    if (!is_refused && !entry.brief) common_.times.note(where, metrics::now_ticks() - asked_at);
     each.answer(reply);
     drop_content(each);
     counters.request(where, number_of(reply.code));
@@ -437,14 +441,25 @@ void requests::wait_no_more(request_stream& which) noexcept {
 
 /// False: the connection has too much already.
 bool requests::keep(request_stream& which, std::string_view bytes) {
-  if (content_bytes_ + bytes.size() > bodies_max * common_.limits.body_bytes_max) return false;
+  const std::size_t size = which.content_.size() + bytes.size();
+  if (size > which.content_room_) {
+    const std::size_t bytes_max = common_.limits.body_bytes_max;
+    const std::size_t room = std::clamp(2 * which.content_room_, size, bytes_max);
+    const std::size_t more = room - which.content_room_;
+    if (content_bytes_ + more > bodies_max * bytes_max) return false;
+    const bool becomes_large = which.content_.size() <= memory_budget::body_bytes_tight;
+    if (becomes_large && !at_.of().memory.admits_body(size)) return false;
+    if (!at_.may_keep(more)) return false;
+    which.content_.reserve(room);
+    which.content_room_ = room;
+    content_bytes_ += more;
+  }
   which.content_.append(bytes);
-  content_bytes_ += bytes.size();
   return true;
 }
 
 void requests::drop_content(request_stream& which) noexcept {
-  content_bytes_ -= which.content_.size();
+  content_bytes_ -= std::exchange(which.content_room_, 0);
   std::string().swap(which.content_);
 }
 

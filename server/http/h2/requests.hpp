@@ -68,7 +68,8 @@ class request_stream final : public stream {
   std::string target_;
   std::string content_type_;
   std::string content_;
-  std::string fields_;  // name, zero, value, zero, ...: while it may be a call yet
+  std::size_t content_room_ = 0;  // for it, as the connection is charged
+  std::string fields_;            // name, zero, value, zero, ...: while it may be a call yet
   std::string more_name_;
   std::array<char, 20> length_;  // the answer's
   std::array<char, 29> date_;
@@ -106,6 +107,8 @@ class requests final : public stream_kind {
   [[nodiscard]] clock::time_point deadline() const noexcept override {
     return soonest_ == nullptr ? clock::time_point::max() : soonest_->deadline_;
   }
+  /// Bodies that are kept.
+  [[nodiscard]] std::size_t body_bytes() const noexcept { return content_bytes_; }
   /// One of the connection's deadlines has passed.
   void count_timeout(metrics::timeout which) const { common_.metrics.here().timed_out(which); }
 
@@ -133,7 +136,7 @@ class requests final : public stream_kind {
   request_stream** ready_end_ = &ready_;
   request_stream* soonest_ = nullptr;
   request_stream* latest_ = nullptr;
-  std::size_t content_bytes_ = 0;  // of all
+  std::size_t content_bytes_ = 0;  // of all: their room
   rest left_ = rest::nothing;
   bool awaits_continue_ = false;  // one of those whose body is waited for does
 };

@@ -147,8 +147,9 @@ struct session::callbacks {
       self.note_opened(frame->hd.stream_id);
       self.authority_.clear();
       self.hosts_differ_ = false;
-      self.current_ =
-          self.waiting_bytes_ > self.limits_.output_bytes_max ? nullptr : self.owner_.open();
+      const bool has_room = self.waiting_bytes_ <= self.limits_.output_bytes_max &&
+                            self.header_kept_ <= header_lists_max * self.limits_.header_bytes_max;
+      self.current_ = has_room ? self.owner_.open() : nullptr;
       if (self.current_ == nullptr) {
         self.in_header_ = false;  // once the reset is sent, nghttp2 tells of the header no more
         return nghttp2_submit_rst_stream(self.session_, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
@@ -178,6 +179,9 @@ struct session::callbacks {
       }
       const std::string_view field_name(reinterpret_cast<const char*>(name), name_size);
       const std::string_view field_value(reinterpret_cast<const char*>(value), value_size);
+      const std::size_t kept = name_size + value_size + field_bytes;
+      self.current_->header_kept_ += kept;
+      self.header_kept_ += kept;
       self.note_host(field_name, field_value);
       self.current_->on_field(field_name, field_value);
       return 0;
@@ -279,6 +283,7 @@ struct session::callbacks {
       self.consume_rest_of(*closed);
       self.waiting_bytes_ -= closed->body_.size() - closed->body_sent_;
       self.early_ -= closed->early_ ? 1U : 0U;
+      self.header_kept_ -= closed->header_kept_;
       --self.streams_;
       closed->on_closed(static_cast<error>(why));
       return 0;

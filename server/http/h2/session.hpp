@@ -89,6 +89,7 @@ class stream {
  private:
   friend class session;
   std::int32_t id_ = 0;
+  std::size_t header_kept_ = 0;  // memory of its fields, about
   bool header_read_ = false;
   bool ended_ = false;  // by the peer
   bool early_ = false;  // answered before the peer's end
@@ -194,6 +195,10 @@ class session {
   /// Bytes of answers that pull() has not given.
   [[nodiscard]] std::size_t waiting_bytes() const noexcept { return waiting_bytes_; }
   [[nodiscard]] std::size_t streams() const noexcept { return streams_; }
+  /// Memory of the fields of streams that are open, and of these themselves, about.
+  [[nodiscard]] std::size_t header_bytes_kept() const noexcept {
+    return header_kept_ + streams_ * stream_bytes;
+  }
 
  private:
   struct callbacks;
@@ -231,7 +236,8 @@ class session {
   std::int32_t skipped_from_ = 0;  // numbers that it has left out last, and so closed
   std::int32_t skipped_to_ = 0;
   std::size_t header_bytes_ = 0;
-  std::string authority_;  // of that header; its memory is kept for the next
+  std::size_t header_kept_ = 0;  // of all streams
+  std::string authority_;        // of that header; its memory is kept for the next
   std::size_t waiting_bytes_ = 0;
   std::uint64_t sent_ever_ = 0;   // of all bodies
   send_watch watch_;              // of them, while the connection's window is what they wait for

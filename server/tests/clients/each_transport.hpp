@@ -10,6 +10,7 @@
 #include "app/baselines.hpp"
 #include "grpc/native_server.hpp"
 #include "running_server.hpp"
+#include "tests/net/unlimited_memory.hpp"
 
 namespace bwos::server::test {
 
@@ -26,9 +27,9 @@ class each_transport : public testing::TestWithParam<transport> {
     if (GetParam() == transport::cpp) {
       server_ = make_grpc_cpp_server(threads_->workers(), any_port(), services_);
     } else {
-      server_ = std::make_unique<rpc::native_server>(*threads_, "127.0.0.1:0", 1024, 1000,
-                                                     methods_of(services_), drain_, registry_,
-                                                     settings_.http2, settings_.calls);
+      server_ = std::make_unique<rpc::native_server>(
+          *threads_, "127.0.0.1:0", 1024, 1000, methods_of(services_), drain_, registry_,
+          settings_.http2, settings_.calls, test::unlimited_memory());
     }
     channel_ = connect();
   }

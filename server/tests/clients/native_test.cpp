@@ -14,6 +14,7 @@
 #include "app/baselines.hpp"
 #include "grpc/native_server.hpp"
 #include "running_server.hpp"
+#include "tests/net/unlimited_memory.hpp"
 #include "work.grpc.pb.h"
 
 namespace bwos::server::test {
@@ -28,7 +29,7 @@ struct native_server {
     threads = make_runtime(settings);
     server = std::make_unique<rpc::native_server>(*threads, "127.0.0.1:0", 1024, connections_max,
                                                   methods_of(services), drain, registry,
-                                                  settings.http2, limits);
+                                                  settings.http2, limits, test::unlimited_memory());
   }
   ~native_server() { threads->stop(); }
   native_server(const native_server&) = delete;
@@ -225,8 +226,9 @@ TEST_P(grpc_native, handlers_that_suspend_are_answered_whoever_resumes_them) {
   methods.unary("/test/Suspend", &suspends);
   const std::atomic<bool> staying{false};
   const rpc::served_methods served(methods, running.limits);
-  const h2::common shared{running.threads->workers(), running.drain, running.registry,
-                          running.settings.http2,     staying,       &served};
+  const h2::common shared{
+      running.threads->workers(), running.drain, running.registry, running.settings.http2, staying,
+      test::unlimited_memory(),   &served};
   const auto listener = running.threads->listen("127.0.0.1:0", 100);
   const h2::factory connections(shared);
   listener->start(connections, 100);
@@ -306,8 +308,9 @@ TEST_P(grpc_native, streams_whose_handlers_wander_lose_nothing_and_end) {
   methods.both_streams("/test/Wander", &wanders);
   const std::atomic<bool> staying{false};
   const rpc::served_methods served(methods, running.limits);
-  const h2::common shared{running.threads->workers(), running.drain, running.registry,
-                          running.settings.http2,     staying,       &served};
+  const h2::common shared{
+      running.threads->workers(), running.drain, running.registry, running.settings.http2, staying,
+      test::unlimited_memory(),   &served};
   const auto listener = running.threads->listen("127.0.0.1:0", 100);
   const h2::factory connections(shared);
   listener->start(connections, 100);

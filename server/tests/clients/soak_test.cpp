@@ -28,6 +28,7 @@
 #include "running_server.hpp"
 #include "seed.hpp"
 #include "soak_calls.hpp"
+#include "tests/net/unlimited_memory.hpp"
 
 namespace bwos::server::test {
 namespace {
@@ -251,9 +252,9 @@ class soak : public testing::TestWithParam<way> {
     if (GetParam().reactor == reactor_kind::io_uring && threads_->facts().reactor.refused) {
       GTEST_SKIP() << threads_->facts().reactor.note;
     }
-    server_ = std::make_unique<rpc::native_server>(*threads_, "127.0.0.1:0", 1024, 1000,
-                                                   methods_of(services_), drain_, registry_,
-                                                   settings_.http2, settings_.calls);
+    server_ = std::make_unique<rpc::native_server>(
+        *threads_, "127.0.0.1:0", 1024, 1000, methods_of(services_), drain_, registry_,
+        settings_.http2, settings_.calls, test::unlimited_memory());
     for (int i = 0; i < channels; ++i) {
       lines_.push_back(std::make_unique<line>(server_->address(), i > 0));
     }

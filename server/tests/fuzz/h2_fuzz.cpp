@@ -26,6 +26,7 @@
 #include "app/services.hpp"
 #include "grpc/calls.hpp"
 #include "tests/http/demo_site.hpp"
+#include "tests/net/unlimited_memory.hpp"
 
 namespace bwos::server::rpc {
 namespace {
@@ -65,7 +66,8 @@ struct server_side {
   route_times times{0, site.routes.count()};
   const queue_age_bound queue_age{nullptr, 0us};
   const served_methods served{methods, calls};
-  const h2::common of{workers, site.drain, counters, http2, leaving, &served};
+  const h2::common of{workers, site.drain, counters, http2, leaving, test::unlimited_memory(),
+                      &served};
   const h1::common context{workers, site.drain, site.routes, counters, http, times, queue_age, of};
 };
 

@@ -18,6 +18,7 @@
 #include "http/h1/parser.hpp"
 #include "http/h1/writer.hpp"
 #include "tests/http/demo_site.hpp"
+#include "tests/net/unlimited_memory.hpp"
 
 namespace bwos::server::h1 {
 namespace {
@@ -83,7 +84,7 @@ class connection {
     return false;
   }
 
-  parser parser_{limits};
+  parser parser_{limits, test::unlimited_account()};
   test::demo_site site_{0};
   std::string scratch_;
   byte_buffer output_;
@@ -91,7 +92,7 @@ class connection {
 
 /// Heads of the requests taken, one feed a request.
 void check_heads(std::string_view input) {
-  parser reading(limits);
+  parser reading(limits, test::unlimited_account());
   while (!input.empty()) {
     const auto [what, consumed] = reading.feed(input);
     if (what != parser::outcome::request) return;

@@ -18,6 +18,7 @@
 #include "grpc/batch_turn.hpp"
 #include "grpc/native_server.hpp"
 #include "tests/grpc/calls_harness.hpp"
+#include "tests/net/unlimited_memory.hpp"
 
 namespace bwos::server::rpc::test {
 namespace {
@@ -477,7 +478,13 @@ struct running_server {
   const std::unique_ptr<runtime> threads = make_runtime(settings);
   const std::unique_ptr<port> listener = threads->listen("127.0.0.1:0", 100);
   const served_methods served{methods, limits};
-  const h2::common of{threads->workers(), drain, registry, settings.http2, leaving, &served};
+  const h2::common of{threads->workers(),
+                      drain,
+                      registry,
+                      settings.http2,
+                      leaving,
+                      server::test::unlimited_memory(),
+                      &served};
   const h2::factory connections{of};
 };
 

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <coroutine>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -116,11 +117,13 @@ class calls_harness {
   using clock = std::chrono::steady_clock;
 
   explicit calls_harness(const h2::limits& http2 = {}, const call_limits& calls = {},
-                         std::uint64_t work_us_max = 10'000)
-      : http2_(http2),
+                         std::uint64_t work_us_max = 10'000,
+                         std::size_t memory_max = std::numeric_limits<std::int64_t>::max())
+      : memory(memory_max),
+        http2_(http2),
         calls_(calls),
         served_(methods_, calls_),
-        common_{executor_, draining, registry, http2_, leaving, &served_},
+        common_{executor_, draining, registry, http2_, leaving, memory, &served_},
         now(clock::now()),
         tested(common_, {}, now) {
     google::protobuf::SetLogHandler(nullptr);  // of requests that are no UTF-8
@@ -193,6 +196,7 @@ class calls_harness {
   drain_state draining;
   metrics::registry& registry = one_registry();
   std::atomic<bool> leaving{false};
+  memory_budget memory;
   bool in_one_turn = false;  ///< What a turn leaves waits for look().
   std::vector<read_frame> all;
 

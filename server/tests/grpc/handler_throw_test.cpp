@@ -21,6 +21,7 @@
 #include "tcp_client.hpp"
 #include "tests/http/demo_site.hpp"
 #include "tests/http/h2/frames.hpp"
+#include "tests/net/unlimited_memory.hpp"
 
 namespace bwos::server::rpc::test {
 namespace {
@@ -104,6 +105,7 @@ class throwing_server {
                           .metrics = metrics_,
                           .bounds = settings_.http2,
                           .leaving = leaving_,
+                          .memory = server::test::unlimited_memory(),
                           .calls = &served_};
   const h1::common http_{.workers = running_->workers(),
                          .drain = site_.drain,

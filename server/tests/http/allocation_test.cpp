@@ -25,6 +25,7 @@
 #include "http/h1/connection.hpp"
 #include "http/h1/parser.hpp"
 #include "tests/http/demo_site.hpp"
+#include "tests/net/unlimited_memory.hpp"
 
 namespace bwos::server {
 namespace {
@@ -129,7 +130,8 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
                          .drain = site.drain,
                          .metrics = counters,
                          .bounds = http2_limits,
-                         .leaving = leaving};
+                         .leaving = leaving,
+                         .memory = test::unlimited_memory()};
   const h1::common shared{.workers = running->workers(),
                           .drain = site.drain,
                           .routes = site.routes,
@@ -167,7 +169,7 @@ TEST_P(allocation, keep_alive_requests_allocate_nothing) {
 std::uint64_t allocations_of_body(std::size_t bytes) {
   constexpr std::size_t piece = 16 * 1024;
   const http_limits limits;
-  h1::parser parser(limits);
+  h1::parser parser(limits, test::unlimited_account());
   const std::string all =
       "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n" +
       std::string(bytes, 'b');

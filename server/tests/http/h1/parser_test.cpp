@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/net/unlimited_memory.hpp"
+
 namespace bwos::server::h1 {
 namespace {
 
@@ -46,7 +48,7 @@ seen copy(const parser& from) {
 /// by mistake is seen by the address sanitizer, and as wrong text elsewhere.
 std::vector<seen> parse(const std::vector<std::string_view>& pieces,
                         const http_limits& limits = {}) {
-  parser parsing(limits);
+  parser parsing(limits, server::test::unlimited_account());
   std::vector<seen> result;
   for (const std::string_view piece : pieces) {
     const auto buffer = std::make_unique<char[]>(piece.size());
@@ -233,7 +235,7 @@ TEST(parser, describes_a_whole_request_by_views_into_the_input) {
   const std::string text =
       "POST /echo?q HTTP/1.1\r\nHost: a\r\nContent-Type: a/b\r\nContent-Length: 2\r\n\r\nhi";
   const http_limits limits;
-  parser parsing(limits);
+  parser parsing(limits, server::test::unlimited_account());
   ASSERT_EQ(parsing.feed(text).what, outcome::request);
   const auto inside = [&](std::string_view view) {
     return view.data() >= text.data() && view.data() + view.size() <= text.data() + text.size();
@@ -250,7 +252,7 @@ TEST(parser, is_small_enough_for_ten_thousand_idle_connections) {
 
 TEST(parser, says_what_it_waits_for) {
   const http_limits limits;
-  parser parsing(limits);
+  parser parsing(limits, server::test::unlimited_account());
   EXPECT_EQ(parsing.where(), parser::phase::idle);
   parsing.feed("\r\n");
   EXPECT_EQ(parsing.where(), parser::phase::idle);
@@ -270,7 +272,7 @@ TEST(parser, wants_continue_until_told_or_sent_a_body) {
       "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n";
   for (std::size_t cut = 0; cut <= head.size(); ++cut) {
     const http_limits limits;
-    parser parsing(limits);
+    parser parsing(limits, server::test::unlimited_account());
     if (cut > 0) parsing.feed(std::string_view(head).substr(0, cut));
     if (cut < head.size()) {
       EXPECT_FALSE(parsing.wants_continue()) << cut;
@@ -281,10 +283,10 @@ TEST(parser, wants_continue_until_told_or_sent_a_body) {
     EXPECT_FALSE(parsing.wants_continue());
   }
   const http_limits limits;
-  parser with_body(limits);
+  parser with_body(limits, server::test::unlimited_account());
   with_body.feed(head + "a");
   EXPECT_FALSE(with_body.wants_continue());
-  parser old(limits);
+  parser old(limits, server::test::unlimited_account());
   old.feed("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   EXPECT_FALSE(old.wants_continue());
 }

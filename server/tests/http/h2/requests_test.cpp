@@ -113,6 +113,7 @@ class http_harness {
   std::vector<read_frame> all;
   list_executor workers;
   std::atomic<bool> leaving{false};
+  memory_budget memory;
 
  private:
   const metrics::totals before_ = one_registry().total();
@@ -125,6 +126,7 @@ class http_harness {
                            .metrics = one_registry(),
                            .bounds = how_.http2,
                            .leaving = leaving,
+                           .memory = memory,
                            .calls = how_.with_calls ? &served_ : nullptr,
                            .parts_behind_answers = true};
   const h1::common context_{workers,   site.drain, site.routes, one_registry(),

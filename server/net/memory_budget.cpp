@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/memory_budget.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <new>
+
+namespace bwos::server {
+namespace {
+
+std::uint64_t next_id() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  // [memory.id] relaxed: only has to be unique. Partner: none (a number).
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+struct cached_slot {
+  std::uint64_t budget_id = 0;
+  void* where = nullptr;
+};
+thread_local cached_slot cache;
+
+/// Whoever waits for it goes on, and closing it sends a reset: nothing lingers in the kernel.
+void reset(int descriptor) noexcept {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  ::shutdown(descriptor, SHUT_RDWR);
+}
+
+}  // namespace
+
+memory_budget::memory_budget(std::size_t bytes_max) noexcept
+    : id_(next_id()), bytes_max_(bytes_max), tight_(bytes_max / 4 * 3) {}
+
+memory_budget::~memory_budget() = default;
+
+/// The calling thread's; null: there is no memory for one. A thread's first counts unsummed_max
+/// (M1), whatever the limit.
+memory_budget::slot* memory_budget::here() noexcept {
+  if (cache.budget_id == id_) [[likely]]
+    return static_cast<slot*>(cache.where);
+  try {
+    const std::lock_guard lock(mutex_);
+    slot* const made = slots_.emplace_back(std::make_unique<slot>()).get();
+    // [memory.first] relaxed: as [memory.add]. Partner: [memory.sum].
+    sum_.fetch_add(static_cast<std::int64_t>(unsummed_max), std::memory_order_relaxed);
+    cache = {id_, made};
+    return made;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+bool memory_budget::add(slot* mine, std::int64_t bytes, bool is_bounded) noexcept {
+  constexpr auto most = static_cast<std::int64_t>(unsummed_max);
+  const std::int64_t unsummed = mine == nullptr ? bytes : mine->unsummed + bytes;
+  if (mine != nullptr && unsummed < most && unsummed > -most) {
+    mine->unsummed = unsummed;
+    return true;
+  }
+  // [memory.add] relaxed: the order of changes of this one number decides; what the bytes are used
+  // for is published by others. Partner: [memory.sum], and itself.
+  const std::int64_t now = sum_.fetch_add(unsummed, std::memory_order_relaxed) + unsummed;
+  if (is_bounded && now > static_cast<std::int64_t>(bytes_max_)) {
+    // [memory.undo] relaxed: as [memory.add]. Partner: [memory.sum].
+    sum_.fetch_sub(unsummed, std::memory_order_relaxed);
+    make_room();
+    return false;
+  }
+  if (mine != nullptr) mine->unsummed = 0;
+  if (bytes > 0 && now > 0 && is_tight(static_cast<std::size_t>(now))) make_room();
+  return true;
+}
+
+void memory_budget::count(slot* mine, memory what, std::int64_t bytes) noexcept {
+  const auto kind = static_cast<std::size_t>(what);
+  if (mine == nullptr) {
+    // [memory.others] relaxed: a number to show; nothing is read on its strength. Partner:
+    // [memory.show].
+    others_.bytes[kind].fetch_add(bytes, std::memory_order_relaxed);
+    return;
+  }
+  std::atomic<std::int64_t>& counter = mine->bytes[kind];
+  // [memory.count] relaxed: only this thread writes it, so that a load and a store lose nothing, at
+  // the price of plain ones; nothing is read on its strength. Partner: [memory.show].
+  counter.store(counter.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+}
+
+bool memory_budget::take(memory what, std::size_t bytes) noexcept {
+  slot* const mine = here();
+  if (bytes > bytes_max_ || !add(mine, static_cast<std::int64_t>(bytes), true)) {
+    // [memory.refused] relaxed: a number to show. Partner: [memory.show].
+    refused_.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  count(mine, what, static_cast<std::int64_t>(bytes));
+  return true;
+}
+
+void memory_budget::take_anyway(memory what, std::size_t bytes) noexcept {
+  slot* const mine = here();
+  static_cast<void>(add(mine, static_cast<std::int64_t>(bytes), false));
+  count(mine, what, static_cast<std::int64_t>(bytes));
+}
+
+void memory_budget::give_back(memory what, std::size_t bytes) noexcept {
+  slot* const mine = here();
+  static_cast<void>(add(mine, -static_cast<std::int64_t>(bytes), false));
+  count(mine, what, -static_cast<std::int64_t>(bytes));
+}
+
+memory_budget::totals memory_budget::total() const noexcept {
+  // [memory.show] relaxed, all of it: numbers to show, of about the same moment; nothing is read on
+  // their strength. Partners: [memory.count], [memory.others], [memory.refused], [memory.resets].
+  constexpr auto order = std::memory_order_relaxed;
+  totals all{
+      .bytes_max = bytes_max_, .refused = refused_.load(order), .resets = resets_.load(order)};
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < all.bytes.size(); ++i) {
+    all.bytes[i] = others_.bytes[i].load(order);
+    for (const auto& each : slots_) all.bytes[i] += each->bytes[i].load(order);
+  }
+  return all;
+}
+
+/// If it is time again: connections are reset until no more than three quarters are taken.
+void memory_budget::make_room() noexcept {
+  const std::size_t taken = sum();
+  if (!is_tight(taken)) return;
+  const clock::rep now = clock::now().time_since_epoch().count();
+  constexpr clock::rep interval = std::chrono::nanoseconds(room_interval).count();
+  // [memory.room] relaxed: whoever exchanges it is the one, and shares nothing else with others.
+  // Partner: itself.
+  clock::rep at = room_at_.load(std::memory_order_relaxed);
+  if (now < at ||
+      !room_at_.compare_exchange_strong(at, now + interval, std::memory_order_relaxed)) {
+    return;
+  }
+  try {
+    make_room(taken - tight_);
+  } catch (const std::bad_alloc&) {  // for the scan: the next one may have more
+  }
+}
+
+/// Resets the connections that are charged most, the largest first, until `bytes` are on their way
+/// back: of those that are charged no less than the median, so that half of the peers are never
+/// reset for what others do. In two passes, as connections end meanwhile.
+void memory_budget::make_room(std::size_t bytes) {
+  std::vector<std::size_t> sizes;
+  for (shard& each : shards_) {
+    const std::lock_guard lock(each.mutex);
+    for (const memory_account* one = each.first; one != nullptr; one = one->older_) {
+      if (one->is_reset_) {  // its memory is on its way back
+        bytes -= std::min(bytes, one->bytes());
+      } else if (one->descriptor_ >= 0) {
+        sizes.push_back(one->bytes());
+      }
+    }
+  }
+  if (sizes.empty() || bytes == 0) return;
+  std::ranges::sort(sizes, std::greater<>());
+  const std::size_t median = sizes[sizes.size() / 2];
+  std::size_t least = 0;  // of those that are reset
+  std::size_t found = 0;
+  for (const std::size_t each : sizes) {
+    if (each < median || found >= bytes) break;
+    found += each;
+    least = each;
+  }
+  std::size_t freed = 0;
+  std::uint64_t ended = 0;
+  for (shard& each : shards_) {
+    const std::lock_guard lock(each.mutex);
+    for (memory_account* one = each.first; one != nullptr && freed < bytes; one = one->older_) {
+      if (one->is_reset_ || one->descriptor_ < 0 || one->bytes() < least) continue;
+      reset(one->descriptor_);
+      one->is_reset_ = true;
+      freed += one->bytes();
+      ++ended;
+    }
+  }
+  // [memory.resets] relaxed: a number to show. Partner: [memory.show].
+  resets_.fetch_add(ended, std::memory_order_relaxed);
+}
+
+memory_account::memory_account(memory_budget& of, int descriptor, std::size_t idle_bytes) noexcept
+    : budget_(of), descriptor_(descriptor) {
+  set_anyway(memory::connections, idle_bytes + memory_budget::granule);
+  memory_budget::shard& mine = budget_.shard_of(descriptor_);
+  const std::lock_guard lock(mine.mutex);
+  older_ = mine.first;
+  if (older_ != nullptr) older_->newer_ = this;
+  mine.first = this;
+}
+
+memory_account::~memory_account() {
+  {
+    memory_budget::shard& mine = budget_.shard_of(descriptor_);
+    const std::lock_guard lock(mine.mutex);
+    if (older_ != nullptr) older_->newer_ = newer_;
+    (newer_ != nullptr ? newer_->older_ : mine.first) = older_;
+  }
+  std::size_t left = bytes();
+  for (std::size_t i = 0; i < granules_.size(); ++i) {
+    left -= granules_[i] * memory_budget::granule;
+    set_anyway(static_cast<memory>(i), 0);
+  }
+  if (left > 0) give_back_messages(left);
+}
+
+bool memory_account::set(memory what, std::uint32_t& before, std::uint32_t now,
+                         bool is_bounded) noexcept {
+  if (now < before) {
+    const std::size_t less = std::size_t{before - now} * memory_budget::granule;
+    budget_.give_back(what, less);
+    add(-static_cast<std::int64_t>(less));
+  } else {
+    const std::size_t more = std::size_t{now - before} * memory_budget::granule;
+    if (!is_bounded) {
+      budget_.take_anyway(what, more);
+    } else if (!budget_.take(what, more)) {
+      return false;
+    }
+    add(static_cast<std::int64_t>(more));
+  }
+  before = now;
+  return true;
+}
+
+void memory_account::add(std::int64_t bytes) noexcept {
+  // [account.add] relaxed: a number that is compared; nothing is read on its strength. Partner:
+  // [account.bytes].
+  bytes_.fetch_add(static_cast<std::size_t>(bytes), std::memory_order_relaxed);
+}
+
+bool memory_account::take_messages(std::size_t bytes) noexcept {
+  if (!budget_.take(memory::messages, bytes)) return false;
+  add(static_cast<std::int64_t>(bytes));
+  return true;
+}
+
+void memory_account::give_back_messages(std::size_t bytes) noexcept {
+  budget_.give_back(memory::messages, bytes);
+  add(-static_cast<std::int64_t>(bytes));
+}
+
+}  // namespace bwos::server
