@@ -294,6 +294,32 @@ task<void> idle_echo(stream peer, bool stays) {
   }
 }
 
+TEST_P(reactor_contract, ends_those_that_are_idle_and_no_others) {
+  test_server server(settings(), [](stream peer) { return idle_echo(std::move(peer), false); }, 10);
+  listener other(server.workers, "127.0.0.1:0", 10);
+  other.start([](stream peer) { return idle_echo(std::move(peer), false); }, 10);
+  std::deque<tcp_client> peers;
+  const auto join = [&](const std::string& to, std::string_view how) {
+    tcp_client& made = peers.emplace_back(to);
+    EXPECT_TRUE(made.send(how));
+    EXPECT_EQ(made.receive(1), how);
+  };
+  for (const char* how : {"-", "1", "0", "9"}) join(server.address, how);
+  join(other.address(), "9");
+  EXPECT_TRUE(eventually([&] {
+    const pool_statistics now = server.workers.statistics();
+    return now.parked == now.workers.size();
+  }));
+  server.accepting.end_idle_connections();
+  for (const std::size_t idle : {1U, 3U}) EXPECT_EQ(peers[idle].receive_end(), 0) << idle;
+  EXPECT_EQ(server.accepting.made_room(), 2U);
+  EXPECT_EQ(other.made_room(), 0U);
+  for (const std::size_t left : {0U, 2U, 4U}) {
+    ASSERT_TRUE(peers[left].send("-"));
+    EXPECT_EQ(peers[left].receive(1), "-") << left;
+  }
+}
+
 TEST_P(reactor_contract, makes_room_by_those_that_have_been_idle_longest) {
   test_server server(settings(), [](stream peer) { return idle_echo(std::move(peer), false); }, 4);
   std::deque<tcp_client> peers;

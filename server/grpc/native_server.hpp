@@ -40,6 +40,9 @@ class native_server final : public grpc_transport {
   [[nodiscard]] std::optional<std::size_t> refused() const noexcept override {
     return listener_ ? listener_->refused() : 0;
   }
+  void end_idle_connections() noexcept override {
+    if (listener_) listener_->end_idle_connections();
+  }
   [[nodiscard]] std::size_t made_room() const noexcept override {
     return listener_ ? listener_->made_room() : 0;
   }

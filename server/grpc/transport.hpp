@@ -42,6 +42,8 @@ class grpc_transport {
   [[nodiscard]] virtual std::optional<std::size_t> connections() const noexcept { return {}; }
   /// Ever, by --connections-max or for lack of memory, where it is known. Any thread.
   [[nodiscard]] virtual std::optional<std::size_t> refused() const noexcept { return {}; }
+  /// Ends connections that are idle, where they are ours: others need their memory. Any thread.
+  virtual void end_idle_connections() noexcept {}
   /// Ever: idle ones that were ended for others, where refused() is known. Any thread.
   [[nodiscard]] virtual std::size_t made_room() const noexcept { return 0; }
   /// Any thread.

@@ -11,4 +11,9 @@ worker_local& this_worker() noexcept {
   return mine;
 }
 
+void settle(byte_buffer& output, memory_budget& memory, std::size_t which) noexcept {
+  if (output.capacity() > output_bytes_max && memory.is_tight()) output.clear(0);
+  memory.keep_buffer(which, output.capacity());
+}
+
 }  // namespace bwos::server

@@ -7,6 +7,7 @@
 #include "base/ticks.hpp"
 #include "http/date.hpp"
 #include "net/byte_buffer.hpp"
+#include "net/memory_budget.hpp"
 
 namespace bwos::server {
 
@@ -32,6 +33,10 @@ struct worker_local {
   metrics::ticks read_at_ = 0;
   clock::time_point now_;
 };
+
+/// An output buffer of the thread, whose bytes have been sent or moved: its memory is charged, or
+/// given up while there is little. `which`: of memory_budget::thread_buffers.
+void settle(byte_buffer& output, memory_budget& memory, std::size_t which) noexcept;
 
 /// Not inlined, so that no compiler keeps the address of one thread's across a suspension (C1).
 [[gnu::noinline]] worker_local& this_worker() noexcept;

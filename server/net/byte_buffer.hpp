@@ -15,6 +15,7 @@ namespace bwos::server {
 class byte_buffer {
  public:
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] std::string_view view() const noexcept { return {data_.get(), size_}; }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace bwos::server {
 namespace {
@@ -108,6 +109,14 @@ void memory_budget::give_back(memory what, std::size_t bytes) noexcept {
   slot* const mine = here();
   static_cast<void>(add(mine, -static_cast<std::int64_t>(bytes), false));
   count(mine, what, -static_cast<std::int64_t>(bytes));
+}
+
+void memory_budget::keep_buffer(std::size_t which, std::size_t bytes) noexcept {
+  slot* const mine = here();
+  if (mine == nullptr || mine->buffers[which] == bytes) return;
+  give_back(memory::buffers, std::exchange(mine->buffers[which], 0));
+  take_anyway(memory::buffers, bytes);
+  mine->buffers[which] = bytes;
 }
 
 memory_budget::totals memory_budget::total() const noexcept {

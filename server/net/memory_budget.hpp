@@ -65,6 +65,10 @@ class memory_budget {
   void take_anyway(memory what, std::size_t bytes) noexcept;
   void give_back(memory what, std::size_t bytes) noexcept;
 
+  /// A buffer that the calling thread keeps, one of thread_buffers, has so much memory now.
+  void keep_buffer(std::size_t which, std::size_t bytes) noexcept;
+  static constexpr std::size_t thread_buffers = 2;
+
   /// More than three quarters are taken.
   [[nodiscard]] bool is_tight() const noexcept { return is_tight(sum()); }
   /// Whether a request may bring a body of so many bytes now.
@@ -88,6 +92,7 @@ class memory_budget {
   /// thread; those of `others_` by any.
   struct alignas(128) slot {
     std::int64_t unsummed = 0;
+    std::array<std::size_t, thread_buffers> buffers{};
     std::array<std::atomic<std::int64_t>, memory_names.size()> bytes{};
   };
   /// Accounts, by descriptor. Locked where a connection begins or ends, and to make room.

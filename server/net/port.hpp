@@ -26,6 +26,8 @@ class port {
   [[nodiscard]] virtual bool closed() const noexcept = 0;
   /// Ends each connection's pending receive, or else its next one, with operation_canceled.
   virtual void interrupt_connections() noexcept = 0;
+  /// Ends connections that are idle, where it does so: others need their memory.
+  virtual void end_idle_connections() noexcept {}
 
   [[nodiscard]] virtual std::size_t connections() const noexcept = 0;  ///< Open now.
   [[nodiscard]] virtual std::size_t accepted() const noexcept = 0;

@@ -32,6 +32,7 @@ class stream_port final : public port {
   void close() noexcept override { sockets_.close(); }
   [[nodiscard]] bool closed() const noexcept override { return sockets_.closed(); }
   void interrupt_connections() noexcept override { sockets_.interrupt_connections(); }
+  void end_idle_connections() noexcept override { sockets_.end_idle_connections(); }
   [[nodiscard]] std::size_t connections() const noexcept override { return sockets_.connections(); }
   [[nodiscard]] std::size_t accepted() const noexcept override { return sockets_.accepted(); }
   [[nodiscard]] std::size_t refused() const noexcept override { return sockets_.refused(); }

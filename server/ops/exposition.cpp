@@ -7,7 +7,8 @@
 namespace bwos::server::metrics {
 namespace {
 
-constexpr std::string_view made_room_help = "Idle connections ended for others: --connections-max.";
+constexpr std::string_view made_room_help =
+    "Idle connections ended for others: --connections-max, --memory-max.";
 
 template <class Number>
 void add_number(std::string& to, Number value) {

@@ -327,6 +327,10 @@ void server::look_after() {
   stalls_.describe(stall);
   if (stall.empty()) manager_.feed_watchdog(clock::now());
   memory_.look(clock::now());
+  if (budget_.is_tight()) {
+    if (http_) http_->end_idle_connections();
+    if (grpc_) grpc_->end_idle_connections();
+  }
 }
 
 void server::wait(const termination_signals& signals) {

@@ -247,6 +247,9 @@ class listener {
   /// Any thread: ends the pending receive of each of its connections, refused ones too, or else the
   /// next one, with operation_canceled; those after that wait again.
   void interrupt_connections() noexcept;
+  /// Any thread: asks each of its connections that is idle(), for idle_min or more, to leave, as a
+  /// full listener asks some.
+  void end_idle_connections() noexcept;
 
  private:
   listener(io_host& where, int fd, bool is_shared);

@@ -324,6 +324,7 @@ next http1_connection::flush(worker_local& worker, const turn& what) {
     }
     unsent_.assign(worker.output.view().substr(taken.bytes));
   }
+  settle(worker.output, common_.http2.memory, 0);
   return what.then;
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "http/limits.hpp"
+#include "http/worker_local.hpp"
 #include "net/byte_buffer.hpp"
 
 namespace bwos::server::h2 {
@@ -64,6 +65,7 @@ class http2_connection final : public connection {
   next feed(std::span<const std::byte> bytes);
   next read(std::span<const std::byte> bytes, clock::time_point now);
   next flush(byte_buffer& output);
+  next send_all(byte_buffer& output);
   void count_bytes(const sent& what) const;
   void set_deadline() noexcept;
 
@@ -146,8 +148,14 @@ next http2_connection::read(std::span<const std::byte> bytes, clock::time_point 
   return flush(output);
 }
 
-/// Sends what `output` has and what there is to pull, as far as that goes without waiting.
 next http2_connection::flush(byte_buffer& output) {
+  const next then = send_all(output);
+  settle(output, common_.memory, 1);
+  return then;
+}
+
+/// Sends what `output` has and what there is to pull, as far as that goes without waiting.
+next http2_connection::send_all(byte_buffer& output) {
   bool more = true;
   for (int i = 0; more && i < sends_max; ++i) {
     more = endpoint_.pull(output);

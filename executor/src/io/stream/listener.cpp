@@ -250,6 +250,19 @@ void listener::interrupt_connections() noexcept {
   }
 }
 
+void listener::end_idle_connections() noexcept {
+  const std::int64_t latest = timer_service::now_ms() - idle_min.count();
+  for (const state::home& each : state_->homes) {
+    each.where->for_each_open([&](descriptor& socket) {
+      if (socket.accepted_by != state_->number || socket.idle_since() > latest) return;
+      if (continuation* const work = socket.tell_unwanted()) {
+        state_->count(state_->made_room, 1);
+        state_->where.post(*work);
+      }
+    });
+  }
+}
+
 /// Watches the socket, or throws and has changed nothing.
 void listener::state::begin(const std::shared_ptr<state>& self) {
   where.keep(self);
