@@ -45,14 +45,14 @@ class group {
   }
 
   void bytes(const std::string& flag, std::size_t& to, std::uint64_t least, std::uint64_t most,
-             const std::string& meaning) {
+             const std::string& meaning, std::string shown = {}) {
+    if (shown.empty()) shown = format_bytes(to);
     const std::string valid =
         "a size from " + format_bytes(least) + " to " + format_bytes(most) + " (B, KiB, MiB, GiB)";
-    add(flag, "SIZE", meaning, format_bytes(to), valid,
-        [&to, least, most](const std::string& text) {
-          const auto value = parse_bytes(text);
-          return value && *value >= least && *value <= most && (to = *value, true);
-        });
+    add(flag, "SIZE", meaning, shown, valid, [&to, least, most](const std::string& text) {
+      const auto value = parse_bytes(text);
+      return value && *value >= least && *value <= most && (to = *value, true);
+    });
   }
 
   void duration(const std::string& flag, std::chrono::microseconds& to,
@@ -151,6 +151,22 @@ void add_flags(CLI::App& app, config& to) {
       "than the descriptors allow, of which two ports get half each. Above, the longest idle makes "
       "room; where none is, HTTP gets 503, and gRPC is closed",
       "what the descriptors allow, at most 65536");
+  listening.number(
+      "--connections-per-address-max", to.connections_per_address_max, 0, 1'000'000,
+      "Connections of one peer's address at once, of HTTP and native gRPC together; of "
+      "IPv6, of its /64; above: as above --connections-max. Not behind a proxy, whose "
+      "address is everybody's; 0: off");
+  listening.bytes("--socket-unsent-bytes-max", to.socket_unsent_bytes_max, 0, 1 << 30,
+                  "What the kernel keeps of a connection's answers beyond what is on its way to "
+                  "the peer (TCP_NOTSENT_LOWAT); 0: its own default");
+
+  group memory(app, "Memory");
+  memory.bytes(
+      "--memory-max", to.memory_max, 32 << 20, std::uint64_t{1} << 50,
+      "Memory that all peers together can make us keep: bodies, messages, headers, answers "
+      "that are not sent; above three quarters of it large bodies are refused and the "
+      "largest connections are reset; above: 503, RESOURCE_EXHAUSTED",
+      "60 % of the cgroup's limit, or of the machine's memory");
 
   group workers(app, "Workers");
   workers.choice<executor_kind>(

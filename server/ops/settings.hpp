@@ -19,7 +19,13 @@ struct server_settings {
   std::string http_listen = "127.0.0.1:8080";   ///< Empty: no HTTP.
   std::string grpc_listen = "127.0.0.1:50051";  ///< Empty: no gRPC.
   int backlog = 4096;
-  std::size_t connections_max = 0;  ///< 0: what RLIMIT_NOFILE allows.
+  std::size_t connections_max = 0;              ///< 0: what RLIMIT_NOFILE allows.
+  std::size_t connections_per_address_max = 0;  ///< 0: as many as there may be.
+  std::size_t memory_max = 0;                   ///< 0: 60 % of find_memory_limit().
+  /// A guess: twice what one system call of ours usually sends (64 KiB), so that the kernel has
+  /// something to send while a worker comes to write more, and a thirtieth of what it would buffer
+  /// by default. 0: as the kernel has it.
+  std::size_t socket_unsent_bytes_max = 128 * 1024;
   unsigned workers = default_workers();
   std::size_t memory_max = std::size_t{1} << 40;
 

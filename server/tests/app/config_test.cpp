@@ -67,6 +67,10 @@ TEST(config, listens_on_loopback_unless_told_otherwise) {
   EXPECT_EQ(defaults.http.body_bytes_max, 1024U * 1024);
   EXPECT_EQ(defaults.work_us_max, 10'000U);
   EXPECT_EQ(defaults.workers, default_workers());
+  EXPECT_EQ(defaults.connections_max, 0U);
+  EXPECT_EQ(defaults.connections_per_address_max, 0U);
+  EXPECT_EQ(defaults.memory_max, 0U);
+  EXPECT_EQ(defaults.socket_unsent_bytes_max, 128U * 1024);
 }
 
 TEST(config, reads_every_flag) {
@@ -78,6 +82,12 @@ TEST(config, reads_every_flag) {
                                "7",
                                "--connections-max",
                                "9",
+                               "--connections-per-address-max",
+                               "4",
+                               "--socket-unsent-bytes-max",
+                               "32KiB",
+                               "--memory-max",
+                               "64MiB",
                                "--workers",
                                "3",
                                "--reactor-group",
@@ -138,6 +148,9 @@ TEST(config, reads_every_flag) {
   EXPECT_EQ(all.grpc.address, "127.0.0.1:1");
   EXPECT_EQ(all.backlog, 7);
   EXPECT_EQ(all.connections_max, 9U);
+  EXPECT_EQ(all.connections_per_address_max, 4U);
+  EXPECT_EQ(all.socket_unsent_bytes_max, 32U * 1024);
+  EXPECT_EQ(all.memory_max, std::size_t{64} << 20);
   EXPECT_EQ(all.workers, 3U);
   EXPECT_EQ(all.reactor_group, 2U);
   EXPECT_EQ(all.reactor, reactor_kind::epoll);
@@ -202,6 +215,12 @@ TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
       {{"--drain-timeout", "25h"}, {"--drain-timeout 25h", "0 to 24h"}},
       {{"--header-bytes-max", "1"}, {"--header-bytes-max 1", "64B to 1MiB"}},
       {{"--body-bytes-max", "1TiB"}, {"--body-bytes-max 1TiB", "0 to 1GiB"}},
+      {{"--connections-per-address-max", "1000001"},
+       {"--connections-per-address-max 1000001", "0 to 1000000"}},
+      {{"--socket-unsent-bytes-max", "2GiB"}, {"--socket-unsent-bytes-max 2GiB", "0 to 1GiB"}},
+      {{"--memory-max", "0"}, {"--memory-max 0", "32MiB to 1048576GiB"}},
+      {{"--memory-max", "33554431"}, {"--memory-max 33554431", "32MiB to 1048576GiB"}},
+      {{"--memory-max", "1048577GiB"}, {"--memory-max 1048577GiB", "32MiB to 1048576GiB"}},
       {{"--log-level", "loud"}, {"--log-level loud", "must be info|warn|off"}},
       {{"--log-level", "error"}, {"--log-level error", "must be info|warn|off"}},
       {{"--log-format", "xml"}, {"--log-format xml", "text|json"}},
@@ -248,6 +267,12 @@ TEST(config, a_flag_with_nothing_behind_its_equals_sign_takes_no_other_word) {
   EXPECT_NE(parse({"--executor=", "bwos"}).err.find("bwos|asio-pool|"), std::string::npos);
   EXPECT_NE(parse({"--workers="}).err.find("1 to 1024"), std::string::npos);
   EXPECT_EQ(accepted(parse({"--grpc-listen", ""})).grpc_listen, "");
+}
+
+TEST(config, what_all_peers_together_may_have_reaches_from_little_to_much) {
+  EXPECT_EQ(accepted(parse({"--memory-max", "32MiB"})).memory_max, std::size_t{32} << 20);
+  EXPECT_EQ(accepted(parse({"--memory-max", "1048576GiB"})).memory_max, std::size_t{1} << 50);
+  EXPECT_EQ(accepted(parse({"--socket-unsent-bytes-max", "0"})).socket_unsent_bytes_max, 0U);
 }
 
 TEST(config, takes_the_last_of_a_repeated_flag) {
@@ -375,9 +400,10 @@ TEST(config, prints_help_in_groups_with_defaults_and_ranges) {
   const parsed result = parse({"--help"});
   EXPECT_EQ(result.line.exit_code, 0);
   EXPECT_EQ(result.err, "");
-  for (const char* text :
-       {"Listening:", "Workers:", "HTTP limits:", "gRPC limits:", "HTTP/2 limits", "Timeouts:",
-        "Logging:", "127.0.0.1:8080", "1 to 1024", "16KiB", "BWOS_A_B", "--config FILE"}) {
+  for (const char* text : {"Listening:", "Memory:", "60 % of the cgroup's limit",
+                           "Workers:", "HTTP limits:", "gRPC limits:", "HTTP/2 limits",
+                           "Timeouts:", "Logging:", "127.0.0.1:8080", "1 to 1024", "16KiB",
+                           "BWOS_A_B", "--config FILE"}) {
     EXPECT_NE(result.out.find(text), std::string::npos) << text;
   }
 }
