@@ -18,6 +18,8 @@ class port {
 
   /// As bound.
   [[nodiscard]] virtual std::string address() const = 0;
+  /// The listening socket, before start().
+  [[nodiscard]] virtual int native_handle() const noexcept = 0;
   /// Accepts, once; those above `connections_max` are refused. `of` must outlive the runtime.
   virtual void start(const connection_factory& of, std::size_t connections_max) = 0;
   /// Takes no new connections, accepts what the backlog holds once more, then closes the socket. An

@@ -21,6 +21,7 @@ class stream_port final : public port {
   stream_port(Where& where, inherited_socket socket) : sockets_(where, socket) {}
 
   [[nodiscard]] std::string address() const override { return sockets_.address(); }
+  [[nodiscard]] int native_handle() const noexcept override { return sockets_.native_handle(); }
   void start(const connection_factory& of, std::size_t connections_max) override {
     const auto on_connection = [&of](stream peer) { return serve(std::move(peer), of); };
     const std::size_t most = of.refusals_max();

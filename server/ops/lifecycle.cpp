@@ -15,6 +15,7 @@
 
 #include "grpc/native_server.hpp"
 #include "net/limits.hpp"
+#include "net/unsent_bytes.hpp"
 #include "ops/exposition.hpp"
 #include "ops/operational_routes.hpp"
 
@@ -172,7 +173,10 @@ server::last_stop::~last_stop() {
 
 std::unique_ptr<port> server::listen(const std::optional<inherited_socket>& given,
                                      const std::string& address) {
-  return given ? runtime_->listen(*given) : runtime_->listen(address, settings_.backlog);
+  std::unique_ptr<port> bound =
+      given ? runtime_->listen(*given) : runtime_->listen(address, settings_.backlog);
+  limit_unsent_bytes(*bound, settings_.socket_unsent_bytes_max);
+  return bound;
 }
 
 void server::bind_http() {

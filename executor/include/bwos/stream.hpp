@@ -216,6 +216,9 @@ class listener {
 
   /// The address bound, with the port that the kernel chose for port 0.
   [[nodiscard]] std::string address() const;
+  /// The listening socket. What is set on it before start(), such as TCP_NOTSENT_LOWAT, holds for
+  /// the connections that it accepts. Not once it is closed.
+  [[nodiscard]] int native_handle() const noexcept;
 
   /// Starts accepting, once; each connection's task starts on the accepting worker, after its
   /// socket has been registered, and goes on wherever its bytes arrive. join() waits for the

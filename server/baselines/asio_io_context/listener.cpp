@@ -341,6 +341,10 @@ std::string socket_listener::address() const {
   return core_->address;
 }
 
+int socket_listener::native_handle() const noexcept {
+  return core_->acceptor.native_handle();
+}
+
 void socket_listener::start(const connection_factory& of, std::size_t connections_max) {
   core_->factory = &of;
   core_->connections_max = connections_max;

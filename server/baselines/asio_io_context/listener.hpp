@@ -20,6 +20,7 @@ class socket_listener final : public port {
   ~socket_listener() override;
 
   [[nodiscard]] std::string address() const override;
+  [[nodiscard]] int native_handle() const noexcept override;
   void start(const connection_factory& of, std::size_t connections_max) override;
   void close() noexcept override;
   [[nodiscard]] bool closed() const noexcept override;

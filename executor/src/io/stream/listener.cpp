@@ -222,6 +222,10 @@ std::string listener::address() const {
   return state_->address;
 }
 
+int listener::native_handle() const noexcept {
+  return state_->socket;
+}
+
 std::size_t listener::connections() const noexcept {
   return state_->read(state_->open);
 }
