@@ -57,8 +57,10 @@ std::size_t space_of_fields(std::string_view message) {
 }
 
 rpc::status no_room() {
-  return {rpc::code::resource_exhausted,
-          "the requests of this connection take too much memory (--h2-request-bytes-max)"};
+  return {
+      rpc::code::resource_exhausted,
+      "the requests of this connection (--h2-request-bytes-max), or of all (--memory-max), take "
+      "too much memory"};
 }
 
 std::string_view text_in(std::span<const std::byte> bytes) noexcept {
@@ -335,6 +337,7 @@ void call::on_header(bool too_large) {
   const verdict found = head_.judge(too_large, session().hosts_differ());
   if (!found.http_status.empty()) return refuse(found.http_status);
   if (found.what != rpc::code::ok) return fail(found.what, found.why);
+  if (!calls_->at().may_keep_header()) return fail_for_memory();
   if (!calls_->admits(*this)) {
     return fail(rpc::code::resource_exhausted, "too many calls of this method on one connection");
   }
@@ -355,6 +358,8 @@ void call::on_data(std::span<const std::byte> bytes, bool last) {
   }
   if (state_.is_answered()) {
     session().consume(*this, held());
+  } else if (!calls_->at().may_keep(0)) {  // what it holds of this, and what others do
+    fail_for_memory();
   } else if (!has_message()) {
     make_room();
   }
@@ -381,6 +386,10 @@ void call::bring(std::span<const std::byte> bytes) {
   }
 }
 
+void call::fail_for_memory() {
+  fail(rpc::code::resource_exhausted, "the server has no memory for it now (--memory-max)");
+}
+
 /// False: it is not whole yet, or wrong.
 bool call::take_prefix(std::span<const std::byte>& bytes) {
   if (!prefix_.take(bytes)) return false;
@@ -394,6 +403,8 @@ bool call::take_prefix(std::span<const std::byte>& bytes) {
     fail(rpc::code::resource_exhausted, "Received message larger than max (" +
                                             std::to_string(expected_.size) + " vs. " +
                                             std::to_string(bytes_max) + ")");
+  } else if (!calls_->at().memory().budget().admits_body(expected_.size)) {
+    fail_for_memory();
   }
   return !state_.is_answered();
 }

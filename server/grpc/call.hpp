@@ -128,6 +128,7 @@ class call final : public h2::stream,
   [[nodiscard]] metrics::grpc take_back() noexcept;
   void answer();
   void fail(rpc::code what, std::string_view message);
+  void fail_for_memory();  ///< --memory-max.
   void reset(h2::error why);
   void cancel() noexcept;
   void on_closed(h2::error why) override;

@@ -25,7 +25,7 @@ calls::calls(const served_methods& served, h2::endpoint& of)
       session_(of.session()),
       common_(of.of()),
       turn_(served.limits.lane_threshold, common_.metrics.ticks_per_ms()),
-      budget_(common_.bounds.request_bytes_max) {}
+      budget_(common_.bounds.request_bytes_max, of.memory()) {}
 
 /// When the threads have been joined, their pool discards what runs yet, or has done so already.
 calls::~calls() {
@@ -120,6 +120,7 @@ void calls::run(call& which, clock::time_point now, bool is_last) {
   if (!at_.may_hand_on() || session_.waiting_bytes() > common_.bounds.output_bytes_max) {
     return which.reset(h2::error::refused_stream);
   }
+  if (!at_.may_answer()) return which.fail_for_memory();
   if (!which.make_handler()) return;
   count(counted::started);
   at_.one_handed_on();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that the requests of one connection take beyond its window (--h2-request-bytes-max):
 // unfinished messages for which the peer was given more window, and messages, as large as they are
-// expanded, until their handlers have ended.
+// expanded, until their handlers have ended. All of it is charged to the connection's account, too,
+// so that the server's budget (--memory-max) bounds it with all else.
 //
 // Roles. Any thread that runs a handler of the connection, and its runner, take and give back.
 // INVARIANT
@@ -14,6 +15,7 @@
 #include <cstddef>
 
 #include "http/h2/limits.hpp"
+#include "net/memory_budget.hpp"
 
 namespace bwos::server::rpc {
 
@@ -24,7 +26,9 @@ inline constexpr std::size_t uncharged_bytes_max = 256;
 
 class receive_budget {
  public:
-  explicit receive_budget(std::size_t bytes_max) noexcept : bytes_max_(bytes_max) {}
+  /// `account`: the connection's, which must outlive it.
+  receive_budget(std::size_t bytes_max, memory_account& account) noexcept
+      : bytes_max_(bytes_max), account_(account) {}
   receive_budget(const receive_budget&) = delete;
   receive_budget& operator=(const receive_budget&) = delete;
 
@@ -37,13 +41,14 @@ class receive_budget {
       // [budget.take] relaxed: a number that is compared with a limit; nothing is read on its
       // strength. Partner: [budget.give].
     } while (!taken_.compare_exchange_weak(taken, taken + bytes, std::memory_order_relaxed));
-    return true;
+    if (account_.take_messages(bytes)) return true;
+    release(bytes);
+    return false;
   }
 
   void give_back(std::size_t bytes) noexcept {
-    // [budget.give] relaxed: a number, as in take(); what the bytes were used for is freed by its
-    // owner. Partner: [budget.take].
-    taken_.fetch_sub(bytes, std::memory_order_relaxed);
+    account_.give_back_messages(bytes);
+    release(bytes);
   }
 
   [[nodiscard]] std::size_t taken() const noexcept {
@@ -53,7 +58,14 @@ class receive_budget {
   }
 
  private:
+  void release(std::size_t bytes) noexcept {
+    // [budget.give] relaxed: a number, as in take(); what the bytes were used for is freed by its
+    // owner. Partner: [budget.take].
+    taken_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+
   const std::size_t bytes_max_;
+  memory_account& account_;
   std::atomic<std::size_t> taken_{0};
 };
 

@@ -17,6 +17,7 @@
 #include "net/limits.hpp"
 #include "net/unsent_bytes.hpp"
 #include "ops/exposition.hpp"
+#include "ops/memory_limit.hpp"
 #include "ops/operational_routes.hpp"
 
 namespace bwos::server {
@@ -44,6 +45,18 @@ std::size_t connections_max(const server_settings& settings, std::size_t ports) 
   return std::min(free / std::max<std::size_t>(ports, 1), settings.connections_max > 0
                                                               ? settings.connections_max
                                                               : connections_default_max);
+}
+
+/// The default leaves room for what is not charged: what handlers hold themselves, the C library's
+/// free blocks, and, in a cgroup of v2, the kernel's socket buffers. A guess, tested by
+/// blackbox.memory_budget.
+std::size_t memory_max(const server_settings& settings) {
+  if (settings.memory_max > 0) return settings.memory_max;
+  const memory_limit limit = find_memory_limit();
+  const std::size_t bytes = limit.bytes / 10 * 6;
+  spdlog::info("--memory-max {} MiB: 60 % of the {} MiB of {}", bytes >> 20, limit.bytes >> 20,
+               limit.source);
+  return bytes;
 }
 
 /// What the kernel cuts each listener's backlog to; none, where it does not say.
@@ -139,7 +152,7 @@ server::server(const server_settings& settings, server_parts parts, service_mana
       given_(given),
       routes_(all_routes()),
       metrics_({.routes = routes_.count(), .statuses = status_count}),
-      budget_(settings_.memory_max),
+      budget_(memory_max(settings_)),
       times_(static_cast<metrics::ticks>(settings_.http.lane_threshold.count()) *
                  metrics_.ticks_per_ms() / 1000,
              routes_.count()),

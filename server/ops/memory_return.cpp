@@ -20,7 +20,7 @@ namespace bwos::server {
 namespace {
 
 /// Less is not worth it. A guess: what an idle server takes, several times.
-constexpr std::size_t worth_bytes = std::size_t{64} << 20;
+constexpr std::size_t worth_bytes = std::size_t{24} << 20;
 /// A burst is over when the workers use less than one of so many parts of their time. A guess.
 constexpr unsigned quiet_part = 10;
 

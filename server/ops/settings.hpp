@@ -27,7 +27,6 @@ struct server_settings {
   /// by default. 0: as the kernel has it.
   std::size_t socket_unsent_bytes_max = 128 * 1024;
   unsigned workers = default_workers();
-  std::size_t memory_max = std::size_t{1} << 40;
 
   http_limits http;
   h2::limits http2;

@@ -23,6 +23,7 @@ endpoint::endpoint(const common& of, stream_waker waker, clock::time_point now,
                    const h1::common* http, bool hands_on, int socket)
     : common_(of),
       waker_(waker),
+      memory_(of.memory, socket, connection_bytes),
       session_(*this, of.bounds),
       calls_(of.calls != nullptr ? of.calls->make_calls(*this) : nullptr),
       now_(now),
@@ -34,7 +35,6 @@ endpoint::endpoint(const common& of, stream_waker waker, clock::time_point now,
              .leave_at = {},
              .age_end = age_end(of.bounds.age_max, now)},
       socket_(socket),
-      memory_(of.memory, socket, connection_bytes),
       hands_on_(hands_on) {
   if (http != nullptr) {
     requests_.emplace(*this, *http);

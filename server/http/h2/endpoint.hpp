@@ -162,6 +162,7 @@ class endpoint final : application {
 
   const common& common_;
   const stream_waker waker_;
+  memory_account memory_;  // of what follows
   h2::session session_;
   std::unique_ptr<stream_kind> calls_;
   std::optional<requests> requests_;
@@ -175,7 +176,6 @@ class endpoint final : application {
   clock_facts facts_;  // but for those of the moment
   const int socket_;
   std::size_t unsent_bytes_ = 0;
-  memory_account memory_;
   bool owes_ = false;
   const bool hands_on_;
   bool has_answered_ = false;  // a stream, since look_after()

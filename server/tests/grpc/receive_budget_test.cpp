@@ -15,6 +15,7 @@
 #include "grpc/compression.hpp"
 #include "grpc/health.hpp"
 #include "tests/grpc/calls_harness.hpp"
+#include "tests/net/unlimited_memory.hpp"
 
 namespace bwos::server::rpc::test {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 constexpr std::size_t mib = std::size_t{1} << 20;
 
 TEST(receive_budget, takes_up_to_its_bound_and_gives_back) {
-  receive_budget budget(100);
+  receive_budget budget(100, server::test::unlimited_account());
   EXPECT_TRUE(budget.take(60));
   EXPECT_FALSE(budget.take(41));
   EXPECT_EQ(budget.taken(), 60U);
@@ -34,7 +35,7 @@ TEST(receive_budget, takes_up_to_its_bound_and_gives_back) {
 }
 
 TEST(receive_budget, of_threads_that_take_and_give_back_none_takes_beyond_it) {
-  receive_budget budget(10);
+  receive_budget budget(10, server::test::unlimited_account());
   std::atomic<int> holding{0};
   std::atomic<int> most{0};
   std::array<std::thread, 4> threads;
@@ -57,7 +58,7 @@ TEST(receive_budget, of_threads_that_take_and_give_back_none_takes_beyond_it) {
 }
 
 TEST(request_charge, grows_shrinks_and_is_free_for_little) {
-  receive_budget budget(10'000);
+  receive_budget budget(10'000, server::test::unlimited_account());
   request_charge charge;
   EXPECT_TRUE(charge.set(uncharged_bytes_max, budget));
   EXPECT_EQ(budget.taken(), 0U);
@@ -78,7 +79,7 @@ TEST(request_advance, is_needed_by_messages_or_streams_of_half_a_window) {
 }
 
 TEST(request_advance, is_paid_back_by_what_is_read_first) {
-  receive_budget budget(1000);
+  receive_budget budget(1000, server::test::unlimited_account());
   request_advance advance;
   EXPECT_EQ(advance.pay_back(70, budget), 70U);  // there is none
   EXPECT_TRUE(advance.add(600, budget));
@@ -92,7 +93,7 @@ TEST(request_advance, is_paid_back_by_what_is_read_first) {
 }
 
 TEST(request_advance, is_given_back_whole_and_once) {
-  receive_budget budget(1000);
+  receive_budget budget(1000, server::test::unlimited_account());
   ASSERT_TRUE(budget.take(1));
   request_advance advance;
   EXPECT_TRUE(advance.add(999, budget));
