@@ -96,6 +96,15 @@ task<void> serve(stream accepted, const connection_factory& of) {
   }
 }
 
+/// A coroutine around the other: without --connections-per-address-max no connection has it.
+task<void> serve(stream accepted, const connection_factory& of, address_limit::place /*held*/) {
+  try {
+    co_await serve(std::move(accepted), of);
+  } catch (const std::bad_alloc&) {  // for the other's frame
+    of.counters.here().out_of_memory();
+  }
+}
+
 task<void> refuse(stream accepted, const connection_factory& of) {
   try {
     stream_socket on(std::move(accepted));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "net/address_limit.hpp"
 #include "net/connection.hpp"
 
 namespace bwos::server {
@@ -20,6 +21,8 @@ class port {
   [[nodiscard]] virtual std::string address() const = 0;
   /// The listening socket, before start().
   [[nodiscard]] virtual int native_handle() const noexcept = 0;
+  /// Before start(): whom `by` does not admit is refused. It must outlive the runtime.
+  virtual void limit_addresses(address_limit& by) noexcept = 0;
   /// Accepts, once; those above `connections_max` are refused. `of` must outlive the runtime.
   virtual void start(const connection_factory& of, std::size_t connections_max) = 0;
   /// Takes no new connections, accepts what the backlog holds once more, then closes the socket. An
@@ -33,6 +36,7 @@ class port {
 
   [[nodiscard]] virtual std::size_t connections() const noexcept = 0;  ///< Open now.
   [[nodiscard]] virtual std::size_t accepted() const noexcept = 0;
+  /// Without those that an address_limit does not admit.
   [[nodiscard]] virtual std::size_t refused() const noexcept = 0;
   /// Ever: idle ones that were ended for others, where it does so.
   [[nodiscard]] virtual std::size_t made_room() const noexcept { return 0; }

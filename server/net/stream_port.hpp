@@ -2,9 +2,11 @@
 #pragma once
 
 #include <bwos/stream.hpp>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "net/address_limit.hpp"
 #include "net/connection_loop.hpp"
 #include "net/port.hpp"
 
@@ -22,13 +24,22 @@ class stream_port final : public port {
 
   [[nodiscard]] std::string address() const override { return sockets_.address(); }
   [[nodiscard]] int native_handle() const noexcept override { return sockets_.native_handle(); }
+  void limit_addresses(address_limit& by) noexcept override { addresses_ = &by; }
   void start(const connection_factory& of, std::size_t connections_max) override {
-    const auto on_connection = [&of](stream peer) { return serve(std::move(peer), of); };
     const std::size_t most = of.refusals_max();
-    if (most == 0) return sockets_.start(on_connection, connections_max);
+    listener::handler on_refused;
+    if (most > 0) on_refused = [&of](stream peer) { return refuse(std::move(peer), of); };
+    if (addresses_ == nullptr) {
+      return sockets_.start([&of](stream peer) { return serve(std::move(peer), of); },
+                            connections_max, std::move(on_refused), most);
+    }
+    // The place of who is being accepted, and then the connection's. Where that comes to nothing it
+    // is given back when the next one is asked about.
+    const auto place = std::make_shared<address_limit::place>();
     sockets_.start(
-        on_connection, connections_max, [&of](stream peer) { return refuse(std::move(peer), of); },
-        most);
+        [&of, place](stream peer) { return serve(std::move(peer), of, std::move(*place)); },
+        connections_max, std::move(on_refused), most,
+        [place, by = addresses_](int accepted) { return by->admit(accepted, *place); });
   }
   void close() noexcept override { sockets_.close(); }
   [[nodiscard]] bool closed() const noexcept override { return sockets_.closed(); }
@@ -41,6 +52,7 @@ class stream_port final : public port {
 
  private:
   listener sockets_;
+  address_limit* addresses_ = nullptr;
 };
 
 }  // namespace bwos::server

@@ -207,6 +207,10 @@ void write_text(std::string& to, const snapshot& what) {
            *what.grpc_refused);
     single(to, "bwos_grpc_made_room_total", "counter", made_room_help, what.grpc_made_room);
   }
+  if (what.address_refused) {
+    single(to, "bwos_connections_per_address_refused_total", "counter",
+           "Connections refused: --connections-per-address-max.", *what.address_refused);
+  }
   if (what.pool) write_pool(to, *what.pool);
   if (what.asio_lane_run) {
     single(to, "bwos_asio_lane_run_total", "counter", "Requests run by --asio-lane.",

@@ -28,6 +28,7 @@ struct snapshot {
   std::uint64_t refused = 0;
   std::uint64_t made_room = 0;
   std::optional<std::chrono::milliseconds> queue_age;  ///< Where it is measured.
+  std::optional<std::uint64_t> address_refused;        ///< Where addresses have a limit.
   std::optional<grpc_statistics> grpc;
   std::optional<std::uint64_t> grpc_connections;  ///< Where native.
   std::optional<std::uint64_t> grpc_refused;      ///< Where native.

@@ -162,6 +162,9 @@ server::server(const server_settings& settings, server_parts parts, service_mana
       memory_(settings_.workers),
       manager_(std::move(manager)) {
   refuse_log_of_nothing(settings_, given_, has_native_grpc());
+  if (settings_.connections_per_address_max > 0) {
+    addresses_.emplace(settings_.connections_per_address_max);
+  }
   if (!settings_.access_log.file.empty()) log_.emplace(settings_.access_log);
   if (has_http_port()) bind_http();
   if (given_.grpc || !settings_.grpc_listen.empty()) start_grpc();
@@ -188,6 +191,7 @@ std::unique_ptr<port> server::listen(const std::optional<inherited_socket>& give
                                      const std::string& address) {
   std::unique_ptr<port> bound =
       given ? runtime_->listen(*given) : runtime_->listen(address, settings_.backlog);
+  if (addresses_) bound->limit_addresses(*addresses_);
   limit_unsent_bytes(*bound, settings_.socket_unsent_bytes_max);
   return bound;
 }
@@ -306,6 +310,7 @@ void server::write_metrics(std::string& to) const {
   const runtime_facts facts = runtime_->facts();
   now.executor = facts.executor;
   now.reactor = facts.reactor.kind;
+  if (addresses_) now.address_refused = addresses_->refused();
   if (log_) now.access_log = log_->counts();
   now.asio_lane_run = facts.asio_lane_run;
   now.version = parts_.version;

@@ -20,6 +20,7 @@
 #include "http/h1/connection.hpp"
 #include "http/h2/endpoint.hpp"
 #include "http/router.hpp"
+#include "net/address_limit.hpp"
 #include "net/memory_budget.hpp"
 #include "net/queue_age.hpp"
 #include "net/runtime.hpp"
@@ -132,6 +133,7 @@ class server {
   route_times times_;
   std::atomic<bool> http_leaves_{false};  // the HTTP port: --drain-delay is over
   std::optional<access_log> log_;
+  std::optional<address_limit> addresses_;
   std::optional<h2::common> http2_context_;  // connections refer to both until the runtime ends
   std::optional<h1::common> http_context_;
   std::optional<h1::factory> http_connections_;

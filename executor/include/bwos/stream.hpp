@@ -190,6 +190,8 @@ struct inherited_socket {
 class listener {
  public:
   using handler = std::function<task<void>(stream)>;
+  /// Asked of a socket that was accepted, where it was: false, it is refused. Must not throw.
+  using admission = std::function<bool(int)>;
 
   /// Who has been idle for less is not asked to leave: a peer between two requests, or one that has
   /// just come. A guess.
@@ -226,15 +228,16 @@ class listener {
   /// another, idle() for idle_min or more, is asked to leave in its place, the longest idle first;
   /// until those have left there are up to `leaving_max` more. The others are refused: they
   /// go to `on_refused`, which may tell them so, but at most `refusals_max` of them at once; those
-  /// above that are closed at once, as all are by default. An exception that escapes a task is
-  /// std::terminate.
+  /// above that are closed at once, as all are by default. Whom `admits`, where there is one, does
+  /// not admit is refused as well, and nobody makes room for it. An exception that escapes a task
+  /// is std::terminate.
   ///
   /// What the handlers captured lives until the listener is closed and the last of these tasks has
   /// been freed, and is destroyed where that happens: on a worker, before join() returns. Where the
   /// pool ends first, that destroys it, while sockets and timers still work and what is posted is
   /// discarded. Throws std::system_error, std::bad_alloc; then it may be called again.
   void start(handler on_connection, std::size_t connections_max, handler on_refused = {},
-             std::size_t refusals_max = 0);
+             std::size_t refusals_max = 0, admission admits = {});
 
   /// Any thread: takes no new connections, accepts what the backlog holds once more, then closes
   /// the socket; an inherited one it closes at once. Idempotent; returns at once.

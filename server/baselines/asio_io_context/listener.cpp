@@ -130,7 +130,7 @@ struct socket_listener::core : std::enable_shared_from_this<core> {
     bool fits;
     bool has_room;
   };
-  admission admit() noexcept;
+  admission admit(bool welcome) noexcept;
   void set_starved(bool is_starved) noexcept;
 
   static awaitable<void> serve(seat where, const connection_factory& of);
@@ -146,6 +146,7 @@ struct socket_listener::core : std::enable_shared_from_this<core> {
   std::string address;
   const connection_factory* factory = nullptr;
   std::size_t connections_max = 0;
+  address_limit* addresses = nullptr;
 
   std::mutex lock;  // of all below
   bool closed = false;
@@ -158,8 +159,8 @@ struct socket_listener::core : std::enable_shared_from_this<core> {
 
 class socket_listener::core::seat {
  public:
-  seat(core& owner, open_list& in, std::shared_ptr<socket_state> who)
-      : owner_(owner.shared_from_this()), in_(&in), who_(std::move(who)) {
+  seat(core& owner, open_list& in, std::shared_ptr<socket_state> who, address_limit::place held)
+      : owner_(owner.shared_from_this()), in_(&in), who_(std::move(who)), held_(std::move(held)) {
     const std::lock_guard guard(owner_->lock);
     at_ = in_->insert(in_->end(), who_.get());
   }
@@ -182,6 +183,7 @@ class socket_listener::core::seat {
   open_list* in_;
   std::shared_ptr<socket_state> who_;
   open_list::iterator at_;
+  address_limit::place held_;
 };
 
 socket_listener::core::core(io_context_executor& executor, const std::string& listen_at,
@@ -280,14 +282,17 @@ void socket_listener::core::set_starved(bool is_starved) noexcept {
 }
 
 void socket_listener::core::place(tcp_socket peer) noexcept {
-  const auto [fits, has_room] = admit();
+  address_limit::place held;
+  const bool welcome = addresses == nullptr || addresses->admit(peer.native_handle(), held);
+  const auto [fits, has_room] = admit(welcome);
   if (!has_room) return;
   try {
     std::error_code ignored;
     static_cast<void>(peer.set_option(tcp::no_delay(true), ignored));
     peer.non_blocking(true);
     seat taken(*this, fits ? open : refusals,
-               std::make_shared<socket_state>(where, std::move(peer)));
+               std::make_shared<socket_state>(where, std::move(peer)),
+               fits ? std::move(held) : address_limit::place());
     asio::co_spawn(where.context(),
                    fits ? serve(std::move(taken), *factory) : refuse(std::move(taken), *factory),
                    &rethrow);
@@ -301,10 +306,10 @@ void socket_listener::core::place(tcp_socket peer) noexcept {
 
 /// Counts a connection, before its peer can know. Whether it is to be served; and if not, whether
 /// it can be told.
-socket_listener::core::admission socket_listener::core::admit() noexcept {
+socket_listener::core::admission socket_listener::core::admit(bool welcome) noexcept {
   const std::lock_guard guard(lock);
-  const bool fits = open.size() < connections_max;
-  ++(fits ? accepted : refused);
+  const bool fits = welcome && open.size() < connections_max;
+  if (welcome) ++(fits ? accepted : refused);
   return {.fits = fits, .has_room = fits || refusals.size() < factory->refusals_max()};
 }
 
@@ -343,6 +348,10 @@ std::string socket_listener::address() const {
 
 int socket_listener::native_handle() const noexcept {
   return core_->acceptor.native_handle();
+}
+
+void socket_listener::limit_addresses(address_limit& by) noexcept {
+  core_->addresses = &by;
 }
 
 void socket_listener::start(const connection_factory& of, std::size_t connections_max) {

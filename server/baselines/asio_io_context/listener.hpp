@@ -21,6 +21,7 @@ class socket_listener final : public port {
 
   [[nodiscard]] std::string address() const override;
   [[nodiscard]] int native_handle() const noexcept override;
+  void limit_addresses(address_limit& by) noexcept override;
   void start(const connection_factory& of, std::size_t connections_max) override;
   void close() noexcept override;
   [[nodiscard]] bool closed() const noexcept override;

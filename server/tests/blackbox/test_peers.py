@@ -9,7 +9,7 @@ import statistics
 import time
 import unittest
 
-from harness import PATIENCE, REACTOR, Reader, Server, ServerTest, is_silent, read_response, reset
+from harness import NATIVE, PATIENCE, REACTOR, Reader, Server, ServerTest, is_silent, read_response, reset
 
 # What a process may grow by without holding anything for its peers: buffers of its threads, the allocator's reserves.
 MEMORY_NOISE = 48 << 20
@@ -400,6 +400,110 @@ class Peers(ServerTest):
             for s in flood + sockets:
                 s.close()
         self.until_free()
+
+
+class Addresses(unittest.TestCase):
+    """--connections-per-address-max, with the loopback's addresses as peers."""
+
+    def serve(self, *flags, grpc=False):
+        server = Server("--connections-per-address-max", "3", *flags, grpc=grpc)
+        self.addCleanup(lambda: self.assertEqual(server.stop(), 0))
+        return server
+
+    def connect(self, to, source):
+        s = socket.socket()
+        self.addCleanup(s.close)
+        s.settimeout(PATIENCE)
+        s.bind((source, 0))
+        s.connect(to)
+        return s
+
+    def served(self, s):
+        s.sendall(PLAINTEXT)
+        self.assertEqual(read_response(s).status, 200)
+        return s
+
+    def fill(self, server, source):
+        return [self.served(self.connect(server.address, source)) for _ in range(3)]
+
+    def refused(self, server):
+        return server.metrics()["bwos_connections_per_address_refused_total"]
+
+    def test_above_the_limit_an_address_is_told_and_the_others_are_served(self):
+        server = self.serve()
+        full = self.fill(server, "127.0.0.2")
+        for data in (PLAINTEXT, echo(1_000_000)):  # unread bytes must not reset it
+            with self.connect(server.address, "127.0.0.2") as above:
+                above.sendall(data)
+                reader = Reader(above)
+                response = reader.next()
+                self.assertEqual((response.status, response.headers["retry-after"]), (503, "1"))
+                self.assertTrue(reader.at_end())
+        self.fill(server, "127.0.0.3")
+        for s in full:  # who is in stays
+            self.served(s)
+        self.assertEqual(self.refused(server), 2)
+        self.assertEqual(server.metrics()["bwos_http_refused_total"], 0)
+
+    def test_the_places_of_connections_that_ended_are_free_again(self):
+        server = self.serve()
+        for how in (socket.socket.close, reset) * 10:
+            for s in self.fill(server, "127.0.0.2"):
+                how(s)
+            server.until_metric("bwos_http_connections", 1)
+        self.assertEqual(self.refused(server), 0)
+
+    def test_an_address_above_its_limit_takes_nobodys_place(self):
+        server = self.serve("--connections-max", "6")
+        everybody = self.fill(server, "127.0.0.2") + self.fill(server, "127.0.0.3")
+        time.sleep(1.2)  # idle for long enough to be asked to leave
+        for _ in range(50):
+            with self.connect(server.address, "127.0.0.2") as above:
+                self.assertEqual(read_response(above).status, 503)
+        for s in everybody:
+            self.served(s)
+        for s in everybody:
+            s.close()
+        server.until_metric("bwos_http_connections", 1)
+        self.assertEqual(server.metrics()["bwos_http_made_room_total"], 0)
+        self.assertEqual(self.refused(server), 50)
+
+    def test_a_flood_of_one_address_holds_few_descriptors(self):
+        server = self.serve()
+        self.fill(server, "127.0.0.2")
+        for _ in range(600):
+            self.connect(server.address, "127.0.0.2")
+        self.fill(server, "127.0.0.3")
+        self.assertLess(len(os.listdir(f"/proc/{server.process.pid}/fd")), 6 + 128 + 40)
+
+    @unittest.skipUnless(NATIVE, "gRPC C++ has sockets of its own")
+    def test_both_ports_count_together_and_a_port_of_grpc_closes(self):
+        server = self.serve(grpc=True)
+        host, port = server.grpc_address.rsplit(":", 1)
+        grpc = (host, int(port))
+        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+        first = self.connect(grpc, "127.0.0.2")
+        first.sendall(preface)
+        self.assertTrue(first.recv(1))  # the server's SETTINGS
+        for _ in range(2):
+            self.served(self.connect(server.address, "127.0.0.2"))
+        try:
+            self.assertEqual(self.connect(grpc, "127.0.0.2").recv(1), b"")
+        except ConnectionError:
+            pass
+        with self.connect(server.address, "127.0.0.2") as above:
+            self.assertEqual(read_response(above).status, 503)
+        other = self.connect(grpc, "127.0.0.3")
+        other.sendall(preface)
+        self.assertTrue(other.recv(1))
+        self.assertEqual(self.refused(server), 2)
+
+    def test_without_the_flag_there_is_no_limit_and_no_number(self):
+        server = Server()
+        self.addCleanup(lambda: self.assertEqual(server.stop(), 0))
+        for _ in range(20):
+            self.served(self.connect(server.address, "127.0.0.2"))
+        self.assertNotIn("bwos_connections_per_address_refused_total", server.metrics())
 
 
 class Descriptors(unittest.TestCase):

@@ -38,6 +38,7 @@ snapshot filled() {
   what.http_listens = true;
   what.connections = 6;
   what.made_room = 17;
+  what.address_refused = 19;
   what.grpc = grpc_statistics{.started = 9, .ok = 7, .failed = 1, .cancelled = 1, .unserved = 0};
   what.http.grpc[static_cast<std::size_t>(grpc::sends)] = 11;
   what.http.grpc[static_cast<std::size_t>(grpc::read_batches)] = 12;
@@ -79,6 +80,7 @@ TEST(text, is_what_prometheus_reads) {
   EXPECT_EQ(read.value("bwos_grpc_refused_total"), 14);
   EXPECT_EQ(read.value("bwos_http_made_room_total"), 17);
   EXPECT_EQ(read.value("bwos_grpc_made_room_total"), 18);
+  EXPECT_EQ(read.value("bwos_connections_per_address_refused_total"), 19);
   EXPECT_EQ(read.value("bwos_pool_steal_hit_total{worker=\"2\"}"), 5);
   EXPECT_EQ(read.value("bwos_build_info{version=\"1.2.3\",executor=\"bwos\",reactor=\"epoll\"}"),
             1);

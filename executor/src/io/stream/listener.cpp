@@ -146,6 +146,7 @@ struct listener::state final : resident {
   std::size_t connections_max = 0;
   handler on_refused;
   std::size_t refusals_max = 0;
+  admission admits;
   atomic<std::size_t> users{0};  // L1
   atomic<std::size_t> open{0};
   atomic<std::size_t> refusals_open{0};
@@ -190,12 +191,13 @@ listener::~listener() {
 }
 
 void listener::start(handler on_connection, std::size_t connections_max, handler on_refused,
-                     std::size_t refusals_max) {
+                     std::size_t refusals_max, admission admits) {
   BWOS_CHECK(!state_->started);
   state_->on_connection = std::move(on_connection);
   state_->connections_max = connections_max;
   state_->refusals_max = on_refused ? refusals_max : 0;
   state_->on_refused = std::move(on_refused);
+  state_->admits = std::move(admits);
   detail::driver_promise& root = detail::drive(state::accept_loop(*state_)).promise;
   try {
     state_->begin(state_);
@@ -357,7 +359,8 @@ listener::state::home& listener::state::least_loaded() noexcept {
 }
 
 void listener::state::place(int fd) noexcept {
-  const bool fits = read(open) < connections_max || make_room();
+  const bool welcome = !admits || admits(fd);
+  const bool fits = welcome && (read(open) < connections_max || make_room());
   home& chosen = least_loaded();
   descriptor* taken = nullptr;
   if (fits || read(refusals_open) < refusals_max) {
@@ -365,7 +368,7 @@ void listener::state::place(int fd) noexcept {
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     taken = chosen.where->adopt(fd, number);  // null: no memory, or the kernel's limit of watches
   }
-  if (!fits || taken == nullptr) count(refused, 1);  // before the peer can know
+  if (welcome && (!fits || taken == nullptr)) count(refused, 1);  // before the peer can know
   if (taken == nullptr) {
     ::close(fd);
     return;
@@ -469,6 +472,7 @@ void listener::state::leave() noexcept {
 void listener::state::destroy_handlers() noexcept {
   const handler connection = std::exchange(on_connection, {});
   const handler refusal = std::exchange(on_refused, {});
+  const admission admitting = std::exchange(admits, {});
 }
 
 void listener::state::host_ended() noexcept {
