@@ -97,6 +97,41 @@ TEST_P(reactor_contract, captures_of_both_handlers_end_with_the_last_refused_con
   EXPECT_EQ(counted.alive, 1);  // `serve` above has the other
 }
 
+TEST_P(reactor_contract, whom_a_listener_does_not_admit_is_told_by_the_other_handler) {
+  captures counted;
+  {
+    pool workers(settings());
+    listener accepting(workers, "127.0.0.1:0", 128);
+    EXPECT_GE(accepting.native_handle(), 0);
+    std::atomic<int> asked{0};
+    accepting.start(
+        echo, 10,
+        [](stream peer) -> task<void> {
+          peer.try_send(bytes_of("no"));
+          co_return;
+        },
+        10,
+        [&asked, kept = counted.make()](int accepted) {
+          return accepted >= 0 && ++asked % 2 == 1;
+        });
+    tcp_client first(accepting.address());
+    ASSERT_TRUE(is_answered(first));
+    tcp_client second(accepting.address());
+    EXPECT_EQ(second.receive(3), "no");
+    tcp_client third(accepting.address());
+    EXPECT_TRUE(is_answered(third));
+    EXPECT_EQ(accepting.accepted(), 2U);
+    EXPECT_EQ(accepting.refused(), 0U);  // whoever did not admit it counts it
+    EXPECT_EQ(asked, 3);
+    first.close();
+    third.close();
+    accepting.close();
+    workers.join();
+  }
+  EXPECT_EQ(counted.deaths, 1);
+  EXPECT_EQ(counted.alive, 0);
+}
+
 TEST_P(reactor_contract, a_thousand_listeners_on_one_pool_leave_nothing) {
   captures counted;
   constexpr int at_once = 50;  // each closes in a tenth of a second
