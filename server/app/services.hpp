@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <conformance.pb.h>
 #include <helloworld.pb.h>
 #include <reflection_v1.pb.h>
 #include <test_service.pb.h>
@@ -9,6 +10,7 @@
 #include <cstdint>
 
 #include "app/services/burn.hpp"
+#include "app/services/conformance_service.hpp"
 #include "app/services/hello.hpp"
 #include "app/services/test_service.hpp"
 #include "grpc/handlers.hpp"
@@ -18,7 +20,8 @@ namespace bwos::server {
 
 struct demo_services {
   std::uint64_t work_us_max = 10'000;  ///< The most that Burn burns; 0: it is turned off.
-  bool has_test_service = false;       ///< grpc.testing.TestService is served.
+  /// grpc.testing.TestService and connectrpc.conformance.v1.ConformanceService are served.
+  bool has_test_service = false;
 };
 
 /// The demo's methods, for either transport (a rpc::method_adder). To add one: its contract in
@@ -40,6 +43,15 @@ void add_services(Transport& to, const demo_services& of) {
                      &handlers::streaming_input_call);
     to.both_streams("/grpc.testing.TestService/FullDuplexCall", &handlers::full_duplex_call);
     to.both_streams("/grpc.testing.TestService/HalfDuplexCall", &handlers::half_duplex_call);
+    to.unary("/connectrpc.conformance.v1.ConformanceService/Unary", &handlers::conformance_unary);
+    to.unary("/connectrpc.conformance.v1.ConformanceService/IdempotentUnary",
+             &handlers::conformance_idempotent_unary);
+    to.server_stream("/connectrpc.conformance.v1.ConformanceService/ServerStream",
+                     &handlers::conformance_server_stream);
+    to.client_stream("/connectrpc.conformance.v1.ConformanceService/ClientStream",
+                     &handlers::conformance_client_stream);
+    to.both_streams("/connectrpc.conformance.v1.ConformanceService/BidiStream",
+                    &handlers::conformance_bidi_stream);
   }
   rpc::add_reflection(to);
 }

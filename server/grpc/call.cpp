@@ -113,6 +113,14 @@ std::vector<std::string> call::metadata(std::string_view name) const {
   return found;
 }
 
+std::vector<std::string> call::metadata_names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : metadata_) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
 void call::forget_message() noexcept {
   view_ = {};
   std::string().swap(message_);
@@ -165,7 +173,7 @@ bool call::add_initial_metadata(std::string_view name, std::string_view value) {
 }
 
 bool call::add_trailing_metadata(std::string_view name, std::string_view value) {
-  if (!rpc::is_custom_metadata(name, value)) return false;
+  if (name != status_details && !rpc::is_custom_metadata(name, value)) return false;
   const bool binary = name.ends_with("-bin");
   added().trailing.emplace_back(name, binary ? encode_base64(value) : std::string(value));
   return true;

@@ -73,6 +73,7 @@ class call final : public h2::stream,
   [[nodiscard]] bool is_cancelled() const noexcept override;
   [[nodiscard]] clock::time_point deadline() const noexcept override { return head_.deadline; }
   [[nodiscard]] std::vector<std::string> metadata(std::string_view name) const override;
+  [[nodiscard]] std::vector<std::string> metadata_names() const override;
   bool add_initial_metadata(std::string_view name, std::string_view value) override;
   bool add_trailing_metadata(std::string_view name, std::string_view value) override;
   void compress_replies() override;

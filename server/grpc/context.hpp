@@ -8,6 +8,9 @@
 
 namespace bwos::server::rpc {
 
+/// Where clients look for what a status carries beside its code and message.
+inline constexpr std::string_view status_details = "grpc-status-details-bin";
+
 /// What a handler sees of its call, whatever the transport. Lives until the handler has ended. All
 /// members: any thread, but those of one call one at a time, except is_cancelled().
 class context {
@@ -23,11 +26,14 @@ class context {
   /// What the caller sent under a name (lower case), in its order; of one that ends in "-bin" the
   /// bytes themselves.
   [[nodiscard]] virtual std::vector<std::string> metadata(std::string_view name) const = 0;
+  /// The names of all that the caller sent, each once. What is the protocol's is not among them.
+  [[nodiscard]] virtual std::vector<std::string> metadata_names() const = 0;
 
   /// For the caller, before the first message; of a name that ends in "-bin" any bytes. False:
   /// no metadata (grpc/metadata.hpp), or a message has been written. Throws std::bad_alloc.
   virtual bool add_initial_metadata(std::string_view name, std::string_view value) = 0;
-  /// For the caller, with the status. Likewise.
+  /// For the caller, with the status. Likewise; status_details may be added as well: the bytes of a
+  /// google.rpc.Status.
   virtual bool add_trailing_metadata(std::string_view name, std::string_view value) = 0;
   /// Before the first message: replies are compressed (deflate, or else gzip) where the caller
   /// accepts that and it makes them smaller.

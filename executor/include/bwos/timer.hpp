@@ -17,6 +17,9 @@ class [[nodiscard]] sleep_until : coroutine_waiter, timer_entry {
   using clock = std::chrono::steady_clock;
 
   explicit sleep_until(clock::time_point when) noexcept : timer_entry(&on_time), when_(when) {}
+  /// The calling thread is a worker of a pool.
+  [[nodiscard]] static bool is_possible_here() noexcept;
+
   [[nodiscard]] bool await_ready() const noexcept { return false; }
   template <class Promise>
   void await_suspend(std::coroutine_handle<Promise> waiting) noexcept {

@@ -243,13 +243,21 @@ class cpp_context : public rpc::context {
     }
     return found;
   }
+  [[nodiscard]] std::vector<std::string> metadata_names() const override {
+    std::vector<std::string> names;
+    const auto& all = context_.client_metadata();
+    for (auto each = all.begin(); each != all.end(); each = all.upper_bound(each->first)) {
+      names.emplace_back(each->first.data(), each->first.size());
+    }
+    return names;
+  }
   bool add_initial_metadata(std::string_view name, std::string_view value) override {
     if (begun_ || !rpc::is_custom_metadata(name, value)) return false;
     context_.AddInitialMetadata(std::string(name), std::string(value));
     return true;
   }
   bool add_trailing_metadata(std::string_view name, std::string_view value) override {
-    if (!rpc::is_custom_metadata(name, value)) return false;
+    if (name != rpc::status_details && !rpc::is_custom_metadata(name, value)) return false;
     context_.AddTrailingMetadata(std::string(name), std::string(value));
     return true;
   }

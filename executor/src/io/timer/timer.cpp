@@ -7,6 +7,10 @@
 
 namespace bwos {
 
+bool sleep_until::is_possible_here() noexcept {
+  return current_worker() != nullptr;
+}
+
 void sleep_until::arm() noexcept {
   worker_context* const here = current_worker();
   BWOS_CHECK(here != nullptr);  // sleeping is a worker's: no other thread has timers
