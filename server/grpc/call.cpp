@@ -360,7 +360,7 @@ void call::on_data(std::span<const std::byte> bytes, bool last) {
     bytes = {};
   }
   while (!state_.is_answered() && !bytes.empty()) {  // ends: each turn takes some, or answers
-    if (has_message()) return fail(rpc::code::internal, "more than one message");
+    if (has_message()) return fail(rpc::code::unimplemented, "more than one message");
     if (!prefix_.is_whole() && !take_prefix(bytes)) break;
     take_message(bytes, last);
   }
@@ -451,8 +451,9 @@ void call::on_end() {
     return;
   }
   if (!has_message()) {
-    const bool none = !prefix_.has_begun();
-    return fail(rpc::code::internal, none ? "no message" : "incomplete message");
+    if (prefix_.has_begun()) return fail(rpc::code::internal, "incomplete message");
+    const rpc::status none = rpc::no_message();
+    return fail(none.what, none.message);
   }
   calls_->borrow_no_more(*this);  // it is run in this batch
   calls_->complete(*this);
@@ -652,8 +653,15 @@ void call::answer() {
   session().answer(*this, header(), std::move(reply_));
 }
 
+/// Trailers-only, but where there is metadata for a header of its own: clients take all of one
+/// HEADERS frame for trailers.
 void call::answer_without_messages() {
   note_end("gRPC", static_cast<unsigned>(status_.what));
+  if (!state_.is_running() && additions_ && !additions_->initial.empty()) {
+    begin_answer();
+    end_answer();
+    return session().finish(*this);
+  }
   end_answer();
   encoded_message_ = percent_encode(rpc::shortened(status_.message));
   std::array<field, 5> fields{ok_status, content_type, field{"grpc-status", text_of(status_.what)}};
@@ -665,7 +673,6 @@ void call::answer_without_messages() {
   }
   std::vector<field>& all = additions_->header;
   all.assign(fields.begin(), fields.begin() + static_cast<std::ptrdiff_t>(count));
-  for (const auto& [name, value] : additions_->initial) all.emplace_back(name, value);
   for (const auto& [name, value] : additions_->trailing) all.emplace_back(name, value);
   session().answer(*this, all);
 }

@@ -8,6 +8,8 @@
 namespace bwos::server::rpc {
 namespace {
 
+constexpr std::string_view type = "application/grpc";
+
 /// Its six bits; -1: not of the alphabet (RFC 4648, 4).
 int value_of(char digit) noexcept {
   if (digit >= 'A' && digit <= 'Z') return digit - 'A';
@@ -40,9 +42,13 @@ std::optional<std::chrono::nanoseconds> unit_of(char letter) noexcept {
 }  // namespace
 
 bool is_grpc_content_type(std::string_view value) noexcept {
-  constexpr std::string_view type = "application/grpc";
   if (!value.starts_with(type)) return false;
   return value.size() == type.size() || value[type.size()] == '+' || value[type.size()] == ';';
+}
+
+bool is_protobuf(std::string_view value) noexcept {
+  const std::string_view format = value.substr(type.size(), value.find(';') - type.size());
+  return format.empty() || format == "+proto";
 }
 
 std::optional<std::chrono::nanoseconds> parse_timeout(std::string_view value) noexcept {

@@ -12,6 +12,9 @@ namespace bwos::server::rpc {
 /// "application/grpc", alone or followed by '+' or ';' and more.
 [[nodiscard]] bool is_grpc_content_type(std::string_view value) noexcept;
 
+/// Of a value as above: what is behind the '+', if anything, is "proto".
+[[nodiscard]] bool is_protobuf(std::string_view value) noexcept;
+
 /// grpc-timeout: 1 to 8 digits and one of H M S m u n. More than a year counts as a year.
 [[nodiscard]] std::optional<std::chrono::nanoseconds> parse_timeout(
     std::string_view value) noexcept;

@@ -139,7 +139,7 @@ rpc::step message_pipe::write(const google::protobuf::MessageLite& from, bool co
   const bool packed = compressed && call_.reply_encoding() != encoding::identity && pack(from);
   const std::size_t size = packed ? packed_.size() : from.ByteSizeLong();
   std::unique_lock held(mutex_);
-  if (over_) return rpc::step::over;
+  if (over_ || is_bad()) return rpc::step::over;
   wants_ = message_prefix::bytes + size;
   if (waits && (!fits(wants_) || pauses())) return rpc::step::wait;
   has_resumed_ = false;

@@ -19,6 +19,7 @@ void request_head::read(std::string_view name, std::string_view value, clock::ti
     is_post = value == "POST";
   } else if (name == "content-type") {
     is_grpc = is_grpc_content_type(value);
+    has_bad_format = is_grpc && !is_protobuf(value);
   } else if (name == "grpc-timeout") {
     const auto timeout = parse_timeout(value);
     has_bad_timeout = !timeout;
@@ -44,6 +45,7 @@ verdict request_head::judge(bool too_large, bool hosts_differ) const noexcept {
   if (!is_post) return {.http_status = "405"};
   if (!is_grpc) return {.http_status = "415"};
   if (called == nullptr) return {.what = unimplemented};
+  if (has_bad_format) return {.what = unimplemented, .why = "messages are in protobuf alone"};
   if (has_bad_timeout) return {.what = internal, .why = "malformed grpc-timeout"};
   if (has_bad_encoding) return {.what = unimplemented, .why = "unknown grpc-encoding"};
   return {};

@@ -35,6 +35,7 @@ struct request_head {
   const method* called = nullptr;  ///< Null: it is unknown.
   bool is_post = false;
   bool is_grpc = false;
+  bool has_bad_format = false;  ///< Its messages are in another format than protobuf.
   bool has_bad_timeout = false;
   bool has_bad_encoding = false;
   encoding sent = encoding::identity;  ///< That of the request's messages.

@@ -40,6 +40,12 @@ inline status not_readable() {
   return {code::internal, "Unable to parse request"};
 }
 
+/// Of a call that should have brought one, and has ended. gRPC's statuscodes.md, cardinality
+/// violation.
+inline status no_message() {
+  return {code::unimplemented, "no message"};
+}
+
 /// Of a handler that threw, whatever it threw: not the caller's to know. As gRPC C++ says it.
 inline status handler_threw() {
   return {code::unknown, "Unexpected error in RPC handling"};

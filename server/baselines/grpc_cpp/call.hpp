@@ -363,6 +363,7 @@ class stream_call final : public cpp_context, public rpc::message_stream {
   }
   /// gRPC's writes are over when its buffer, of 64 KiB, has room again.
   [[nodiscard]] rpc::step try_write(const google::protobuf::MessageLite&, bool) override {
+    if (is_bad()) return rpc::step::over;
     if (!std::exchange(was_started_, false)) return rpc::step::wait;
     return writing_.ok() ? rpc::step::done : rpc::step::over;
   }

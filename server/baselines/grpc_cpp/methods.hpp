@@ -91,7 +91,9 @@ template <class Request, class Reply>
 task<rpc::status> run(stream_call& call,
                       const rpc::server_stream_handler<Request, Reply>& handler) {
   Request request;
-  if (!co_await rpc::reader<Request>(call).read(request)) co_return rpc::not_readable();
+  if (!co_await rpc::reader<Request>(call).read(request)) {
+    co_return call.is_bad() ? rpc::not_readable() : rpc::no_message();
+  }
   rpc::writer<Reply> replies(call);
   co_return co_await handler(call, request, replies);
 }

@@ -132,7 +132,7 @@ TEST(native_call, a_message_borrowed_from_a_receive_outlives_it) {
   connection.feed(first);
   first.assign(first.size(), '#');
   connection.feed(whole.substr(cut));
-  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "13");
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "12");
 }
 
 struct row {
@@ -166,6 +166,7 @@ std::vector<row> rows() {
       {"good", request_header(), good, "200", "0", "(none)"},
       {"without te", no_te, good, "200", "0"},
       {"content-type +proto", with("content-type", "application/grpc+proto"), good, "200", "0"},
+      {"content-type +json", with("content-type", "application/grpc+json"), good, "200", "12"},
       {"content-type ;", with("content-type", "application/grpc;a=b"), good, "200", "0"},
       {"content-type other", with("content-type", "application/json"), good, "415", "(none)"},
       {"content-type grpc-web", with("content-type", "application/grpc-web"), good, "415",
@@ -177,9 +178,9 @@ std::vector<row> rows() {
       {"unknown method", with(":path", "/helloworld.Greeter/Nothing"), good, "200", "12", "(none)"},
       {"unknown service", with(":path", "/nobody.Knows/Me"), good, "200", "12", "(none)"},
       {"path without a method", with(":path", "/"), good, "200", "12"},
-      {"no message", request_header(), "", "200", "13"},
-      {"no message in DATA", request_header(), std::string(), "200", "13"},
-      {"two messages", request_header(), good + good, "200", "13"},
+      {"no message", request_header(), "", "200", "12"},
+      {"no message in DATA", request_header(), std::string(), "200", "12"},
+      {"two messages", request_header(), good + good, "200", "12"},
       {"half a message", request_header(), good.substr(0, 7), "200", "13"},
       {"half a prefix", request_header(), good.substr(0, 3), "200", "13"},
       {"bad protobuf", request_header(), message("\x0a\x7f"), "200", "13",
