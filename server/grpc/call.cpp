@@ -10,7 +10,6 @@
 #include "base/throw_log.hpp"
 #include "grpc/calls.hpp"
 #include "grpc/fields.hpp"
-#include "grpc/metadata.hpp"
 #include "grpc/methods.hpp"
 #include "grpc/status_message.hpp"
 
@@ -167,6 +166,7 @@ additions& call::added() {
 
 bool call::add_initial_metadata(std::string_view name, std::string_view value) {
   if (!rpc::is_custom_metadata(name, value) || added().begun) return false;
+  if (!added().initial_room.take(name, value)) return false;
   const bool binary = name.ends_with("-bin");
   added().initial.emplace_back(name, binary ? encode_base64(value) : std::string(value));
   return true;
@@ -174,6 +174,7 @@ bool call::add_initial_metadata(std::string_view name, std::string_view value) {
 
 bool call::add_trailing_metadata(std::string_view name, std::string_view value) {
   if (name != status_details && !rpc::is_custom_metadata(name, value)) return false;
+  if (!added().trailing_room.take(name, value)) return false;
   const bool binary = name.ends_with("-bin");
   added().trailing.emplace_back(name, binary ? encode_base64(value) : std::string(value));
   return true;

@@ -28,6 +28,7 @@
 #include "grpc/framing.hpp"
 #include "grpc/handler_run.hpp"
 #include "grpc/message_pipe.hpp"
+#include "grpc/metadata.hpp"
 #include "grpc/receive_budget.hpp"
 #include "grpc/request_head.hpp"
 #include "http/h2/session.hpp"
@@ -43,6 +44,8 @@ class calls;
 struct additions {
   std::vector<std::pair<std::string, std::string>> initial;
   std::vector<std::pair<std::string, std::string>> trailing;
+  sent_metadata initial_room;
+  sent_metadata trailing_room;
   encoding compressed = encoding::identity;
   bool begun = false;               // a message was written
   std::vector<h2::field> header;    // what is sent, for as long as the stream lives

@@ -30,7 +30,8 @@ class context {
   [[nodiscard]] virtual std::vector<std::string> metadata_names() const = 0;
 
   /// For the caller, before the first message; of a name that ends in "-bin" any bytes. False:
-  /// no metadata (grpc/metadata.hpp), or a message has been written. Throws std::bad_alloc.
+  /// no metadata, or too much of it (grpc/metadata.hpp), or a message has been written. Throws
+  /// std::bad_alloc.
   virtual bool add_initial_metadata(std::string_view name, std::string_view value) = 0;
   /// For the caller, with the status. Likewise; status_details may be added as well: the bytes of a
   /// google.rpc.Status.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <string_view>
 
 namespace bwos::server::rpc {
@@ -23,5 +24,28 @@ namespace bwos::server::rpc {
   }
   return name.ends_with("-bin") || std::all_of(value.begin(), value.end(), is_text);
 }
+
+/// The most that a handler may send before its messages, and the most with its status. As HTTP/2
+/// counts fields, with 32 bytes for each. Far above what clients take unless they are told to (8
+/// KiB of gRPC's), and with the status's message below the 64 KiB that nghttp2 puts into one
+/// header.
+inline constexpr std::size_t sent_metadata_bytes_max = 32 * 1024;
+
+/// What of that is taken.
+class sent_metadata {
+ public:
+  /// False: there is no room for one more.
+  [[nodiscard]] bool take(std::string_view name, std::string_view value) noexcept {
+    const bool is_binary = name.ends_with("-bin");  // in base64
+    const std::size_t bytes =
+        name.size() + 32 + (is_binary ? value.size() / 3 * 4 + 4 : value.size());
+    if (bytes > sent_metadata_bytes_max - bytes_) return false;
+    bytes_ += bytes;
+    return true;
+  }
+
+ private:
+  std::size_t bytes_ = 0;
+};
 
 }  // namespace bwos::server::rpc

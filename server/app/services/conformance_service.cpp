@@ -103,7 +103,7 @@ rpc::status begin(rpc::context& call, const Definition& wanted) {
   return {};
 }
 
-/// The status that was asked for; it carries its details, if there are any.
+/// The status that was asked for; it carries its details, if there are any and they fit.
 rpc::status status_of(rpc::context& call, const conformance::Error& wanted) {
   constexpr int last = static_cast<int>(rpc::code::unauthenticated);
   const bool is_known = wanted.code() > 0 && wanted.code() <= last;

@@ -253,11 +253,13 @@ class cpp_context : public rpc::context {
   }
   bool add_initial_metadata(std::string_view name, std::string_view value) override {
     if (begun_ || !rpc::is_custom_metadata(name, value)) return false;
+    if (!initial_room_.take(name, value)) return false;
     context_.AddInitialMetadata(std::string(name), std::string(value));
     return true;
   }
   bool add_trailing_metadata(std::string_view name, std::string_view value) override {
     if (name != rpc::status_details && !rpc::is_custom_metadata(name, value)) return false;
+    if (!trailing_room_.take(name, value)) return false;
     context_.AddTrailingMetadata(std::string(name), std::string(value));
     return true;
   }
@@ -277,6 +279,8 @@ class cpp_context : public rpc::context {
   call_steps& steps_;
   grpc::ServerContext context_;
   bool begun_ = false;  // a message was written
+  rpc::sent_metadata initial_room_;
+  rpc::sent_metadata trailing_room_;
 };
 
 /// One unary call, from its arming to its end.

@@ -40,6 +40,17 @@ TEST(native_syntax, content_types) {
   }
 }
 
+TEST(native_syntax, formats_of_messages) {
+  for (const char* good : {"application/grpc", "application/grpc+proto", "application/grpc;x=+json",
+                           "application/grpc+proto;x"}) {
+    EXPECT_TRUE(is_protobuf(good)) << good;
+  }
+  for (const char* bad : {"application/grpc+", "application/grpc+json", "application/grpc+protox",
+                          "application/grpc+json;x"}) {
+    EXPECT_FALSE(is_protobuf(bad)) << bad;
+  }
+}
+
 TEST(native_syntax, percent_encoding) {
   EXPECT_EQ(percent_encode(""), "");
   EXPECT_EQ(percent_encode(" plain ~text$"), " plain ~text$");

@@ -112,6 +112,30 @@ task<rpc::status> refuses_all(rpc::context& call, rpc::reader<HelloRequest>&,
   co_return rpc::status{rpc::code::not_found, "no"};
 }
 
+/// Reads all, and answers then.
+task<rpc::status> answers_late(rpc::context&, rpc::reader<HelloRequest>& requests,
+                               rpc::writer<HelloReply>& replies) {
+  HelloRequest request;
+  while (co_await requests.read(request)) {
+  }
+  const bool written = co_await replies.write({});
+  EXPECT_FALSE(written);
+  co_return rpc::status{};
+}
+
+/// As much as there is room for.
+task<rpc::status> tells_much(rpc::context& call, HelloRequest&, rpc::writer<HelloReply>&) {
+  const std::string value(1000, 'x');
+  int initial = 0;
+  while (call.add_initial_metadata("x-much", value)) ++initial;
+  EXPECT_EQ(initial, sent_metadata_bytes_max / 1038);
+  while (call.add_trailing_metadata("x-much", value)) --initial;
+  EXPECT_EQ(initial, 0);
+  EXPECT_FALSE(call.add_initial_metadata(status_details, "")) << "a status's, and so trailing";
+  EXPECT_TRUE(call.add_trailing_metadata(status_details, "x"));
+  co_return rpc::status{};
+}
+
 struct stream_harness : calls_harness {
   explicit stream_harness(const h2::limits& http2 = {}, const call_limits& calls = {})
       : calls_harness(http2, calls) {
@@ -119,12 +143,33 @@ struct stream_harness : calls_harness {
     methods().server_stream("/test/Pour", &pours);
     methods().client_stream("/test/Sleep", &sleeps);
     methods().both_streams("/test/RefuseAll", &refuses_all);
+    methods().both_streams("/test/AnswerLate", &answers_late);
+    methods().server_stream("/test/TellMuch", &tells_much);
     seen = {};
   }
 };
 
 std::string open(std::uint32_t stream, const std::string& path, const fields& more = {}) {
   return header_frame(stream, request_header(path, more));
+}
+
+TEST(native_stream, nothing_is_written_after_a_message_that_cannot_be_read) {
+  stream_harness connection;
+  connection.begin();
+  connection.feed(open(1, "/test/AnswerLate") +
+                  frame(data, end_stream, 1, message(named("a")) + message("\x0a\x7f")));
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "13");
+  EXPECT_EQ(connection.answer_to(1).body, "");
+}
+
+TEST(native_stream, metadata_comes_in_a_header_of_its_own_and_is_bounded) {
+  stream_harness connection;
+  connection.begin();
+  connection.feed(open(1, "/test/TellMuch") + frame(data, end_stream, 1, message("")));
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "0");
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status-details-bin"), "eA");
+  EXPECT_EQ(connection.answer_to(1).header_frames, 2);
+  EXPECT_EQ(connection.answer_to(1).body, "");
 }
 
 TEST(native_stream, each_message_is_answered_as_it_comes) {
