@@ -9,10 +9,10 @@ usage() {
 deploy/test.sh          installs what is missing, builds build/release and runs its test suite, the server from outside
                         in its usual ways to run
 deploy/test.sh --all    also: the server in all its ways to run (ctest's label "variant"), format, scripts, headers,
-                        clang with its tidy checks, debug, address, undefined and thread sanitizers, h2spec and
-                        grpc-go's interoperability client where Go can build them, deploy/check.sh --quick, and a
-                        minute of fuzzing for each target. Every step is tried; the overview at the end names those
-                        that failed
+                        clang with its tidy checks, debug, address, undefined and thread sanitizers, h2spec,
+                        grpc-go's interoperability client and connectrpc's conformance suite where Go can build them,
+                        deploy/check.sh --quick, and a minute of fuzzing for each target. Every step is tried; the
+                        overview at the end names those that failed
 A test of the server or of the load test that fails beside others is tried once more alone, and named: their peers have
 timeouts, which a busy machine can miss. A test of the executor never is, nor a crash, a test without end, or what a
 sanitizer has reported.
@@ -100,6 +100,7 @@ conform() {
 }
 run_h2spec() { conform h2spec; }
 run_interop() { conform interop; }
+run_connect() { conform connect; }
 
 # With the release build; what it needs beyond the tests' packages it installs itself.
 check_deployment() { deploy/check.sh --quick; }
@@ -155,6 +156,7 @@ run_all() {
   step 'thread sanitizer: build and suite' build_and_test_tsan
   step 'HTTP/2: h2spec' run_h2spec
   step "gRPC: grpc-go's interoperability client" run_interop
+  step "gRPC: connectrpc's conformance suite" run_connect
   step 'deployment: package, units, image, manifests, rules' check_deployment
   step 'fuzzing: HTTP, HTTP/2 and the command line, a minute each' build_and_fuzz
 

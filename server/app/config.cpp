@@ -234,7 +234,8 @@ void add_flags(CLI::App& app, config& to) {
       "Native: handlers that wait for something, or for a worker, of one connection; above: "
       "REFUSED_STREAM");
   grpc.toggle("--grpc-test-service", to.grpc_test_service,
-              "Serve grpc.testing.TestService, for interoperability tests, too");
+              "Serve grpc.testing.TestService and connectrpc.conformance.v1.ConformanceService, "
+              "which tests of other projects call, too");
   grpc.number("--grpc-threads", to.grpc.queue_threads, 1, 64,
               "Completion queues, each with a polling thread");
   grpc.number("--grpc-armed", to.grpc.calls_armed, 1, 65536,

@@ -340,16 +340,18 @@ class Native(unittest.TestCase):
             peer.close()
         self.assertEqual(server.stop(), 0)
 
-    def test_the_test_service_is_there_where_it_was_asked_for(self):
+    def test_the_test_services_are_there_where_it_was_asked_for(self):
         for flags in ((), ("--grpc-test-service",)):
             server = self.serve(*flags)
             peer = Peer(server)
             self.addCleanup(peer.close)
-            peer.send(call(1, b"/grpc.testing.TestService/EmptyCall", b""))
-            got = []
-            while not any(each[2] == 1 and each[1] & END_STREAM for each in got):
-                got = [*got, peer.frame()]
-            self.assertEqual((DATA, 0, 1, b"\0\0\0\0\0") in got, bool(flags), got)
+            for stream, path in ((1, b"/grpc.testing.TestService/EmptyCall"),
+                                 (3, b"/connectrpc.conformance.v1.ConformanceService/Unary")):
+                peer.send(call(stream, path, b""))
+                got = []
+                while not any(each[2] == stream and each[1] & END_STREAM for each in got):
+                    got = [*got, peer.frame()]
+                self.assertEqual((DATA, 0, stream) in [each[:3] for each in got], bool(flags), got)
             peer.close()
             self.assertEqual(server.stop(), 0)
 
