@@ -194,6 +194,7 @@ using session_v1alpha = session<v1alpha::ServerReflection::Stub, v1alpha::Server
 
 TEST_P(reflection, both_versions_list_all_services_and_describe_each) {
   const std::vector<std::string> all{"bwos.Work",
+                                     "connectrpc.conformance.v1.ConformanceService",
                                      "grpc.health.v1.Health",
                                      "grpc.reflection.v1.ServerReflection",
                                      "grpc.reflection.v1alpha.ServerReflection",
