@@ -114,7 +114,7 @@ std::vector<std::string> call::metadata(std::string_view name) const {
 
 std::vector<std::string> call::metadata_names() const {
   std::vector<std::string> names;
-  for (const auto& [name, value] : metadata_) {
+  for (const auto& [name, value] : head_.metadata) {
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   return names;
@@ -331,7 +331,12 @@ void handler_run::promise_type::discard(root_link& self) noexcept {
 // The request.
 
 void call::on_field(std::string_view name, std::string_view value) {
-  if (name != ":path") return head_.read(name, value, calls_->now());
+  if (name != ":path") {
+    const std::size_t before = head_.metadata.size();
+    head_.read(name, value, calls_->now());
+    if (head_.metadata.size() > before) session().keep_field(*this, name, value);
+    return;
+  }
   head_.called = calls_->served().methods.find(value);
   if (calls_->at().of().log != nullptr) [[unlikely]] {
     noted_ = std::make_unique<noted>(

@@ -100,6 +100,7 @@ void request_stream::long_run::answer() noexcept {
 void request_stream::on_field(std::string_view name, std::string_view value) {
   if (may_be_call_ && !name.starts_with(':')) {  // pseudo-fields come first
     fields_.append(name).append(1, '\0').append(value).append(1, '\0');
+    in_.session_.keep_field(*this, name, value);
   }
   if (name == "content-type") {
     if (may_be_call_ && in_.at_.of().calls->is_call(value)) return in_.hand_over(*this);
@@ -161,6 +162,8 @@ void request_stream::read_expect(std::string_view value) {
 void request_stream::on_header(bool too_large) {
   taken_up_ = in_.session_.now();
   std::string().swap(fields_);
+  in_.session_.forget_fields(*this);
+  in_.session_.keep_field(*this, content_type_, target_);
   may_be_call_ = false;
   if (too_large) objection_ = status::header_fields_too_large;
   if (target_.find('#') != std::string::npos) object(status::bad_request);

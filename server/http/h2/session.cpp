@@ -179,9 +179,6 @@ struct session::callbacks {
       }
       const std::string_view field_name(reinterpret_cast<const char*>(name), name_size);
       const std::string_view field_value(reinterpret_cast<const char*>(value), value_size);
-      const std::size_t kept = name_size + value_size + field_bytes;
-      self.current_->header_kept_ += kept;
-      self.header_kept_ += kept;
       self.note_host(field_name, field_value);
       self.current_->on_field(field_name, field_value);
       return 0;
@@ -550,8 +547,19 @@ void session::inform(stream& to, std::span<const field> header) {
 void session::pass(const stream& from, stream& to, std::span<const field> fields) {
   to.id_ = from.id_;
   current_ = &to;
+  header_kept_ -= from.header_kept_;
   nghttp2_session_set_stream_user_data(session_, to.id_, &to);
   for (const field& each : fields) to.on_field(each.name, each.value);
+}
+
+void session::keep_field(stream& of, std::string_view name, std::string_view value) noexcept {
+  const std::size_t kept = name.size() + value.size() + field_bytes;
+  of.header_kept_ += kept;
+  header_kept_ += kept;
+}
+
+void session::forget_fields(stream& of) noexcept {
+  header_kept_ -= std::exchange(of.header_kept_, 0);
 }
 
 void session::consume(stream& of, std::size_t bytes) {

@@ -151,6 +151,10 @@ class session {
   /// to come. `from` is the caller's again.
   void pass(const stream& from, stream& to, std::span<const field> fields);
 
+  /// An open stream keeps this field of its header; or none any more.
+  void keep_field(stream& of, std::string_view name, std::string_view value) noexcept;
+  void forget_fields(stream& of) noexcept;
+
   /// So many of its held() bytes need no memory any more: the peer may send as many again, on this
   /// stream and on the connection.
   void consume(stream& of, std::size_t bytes);
@@ -195,7 +199,7 @@ class session {
   /// Bytes of answers that pull() has not given.
   [[nodiscard]] std::size_t waiting_bytes() const noexcept { return waiting_bytes_; }
   [[nodiscard]] std::size_t streams() const noexcept { return streams_; }
-  /// Memory of the fields of streams that are open, and of these themselves, about.
+  /// Memory of the fields that open streams keep, and of these themselves, about.
   [[nodiscard]] std::size_t header_bytes_kept() const noexcept {
     return header_kept_ + streams_ * stream_bytes;
   }

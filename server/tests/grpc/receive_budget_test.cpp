@@ -134,8 +134,10 @@ TEST(native_budget, what_handlers_keep_is_charged_expanded_until_they_have_ended
   }
   EXPECT_EQ(gate::instance().waiting(), 3U);  // each is a little more than a quarter
   EXPECT_EQ(connection.answer_to(7).field("grpc-status"), "8");
-  EXPECT_EQ(connection.answer_to(7).field("grpc-message"),
-            "the requests of this connection take too much memory (--h2-request-bytes-max)");
+  EXPECT_EQ(
+      connection.answer_to(7).field("grpc-message"),
+      "the requests of this connection (--h2-request-bytes-max), or of all (--memory-max), take "
+      "too much memory");
   connection.feed(frame(rst_stream, none, 1, number(8)));
   connection.feed(gzipped_call(9, "/test/Wait", bomb));  // the first one's handler goes on
   EXPECT_EQ(connection.answer_to(9).field("grpc-status"), "8");
