@@ -44,7 +44,7 @@ memory_budget::slot* memory_budget::here() noexcept {
   try {
     const std::lock_guard lock(mutex_);
     slot* const made = slots_.emplace_back(std::make_unique<slot>()).get();
-    // [memory.first] relaxed: as [memory.add]. Partner: [memory.sum].
+    // [memory.first] relaxed: one number, whose order of changes decides. Partner: [memory.sum].
     sum_.fetch_add(static_cast<std::int64_t>(unsummed_max), std::memory_order_relaxed);
     cache = {id_, made};
     return made;
@@ -64,7 +64,7 @@ bool memory_budget::add(slot* mine, std::int64_t bytes, bool is_bounded) noexcep
   // for is published by others. Partner: [memory.sum], and itself.
   const std::int64_t now = sum_.fetch_add(unsummed, std::memory_order_relaxed) + unsummed;
   if (is_bounded && now > static_cast<std::int64_t>(bytes_max_)) {
-    // [memory.undo] relaxed: as [memory.add]. Partner: [memory.sum].
+    // [memory.undo] relaxed: one number, whose order of changes decides. Partner: [memory.sum].
     sum_.fetch_sub(unsummed, std::memory_order_relaxed);
     make_room();
     return false;
@@ -84,8 +84,11 @@ void memory_budget::count(slot* mine, memory what, std::int64_t bytes) noexcept 
   }
   std::atomic<std::int64_t>& counter = mine->bytes[kind];
   // [memory.count] relaxed: only this thread writes it, so that a load and a store lose nothing, at
-  // the price of plain ones; nothing is read on its strength. Partner: [memory.show].
-  counter.store(counter.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+  // the price of plain ones. Partner: [memory.counted].
+  const std::int64_t before = counter.load(std::memory_order_relaxed);
+  // [memory.counted] relaxed: only this thread writes it; nothing is read on its strength. Partner:
+  // [memory.show].
+  counter.store(before + bytes, std::memory_order_relaxed);
 }
 
 bool memory_budget::take(memory what, std::size_t bytes) noexcept {
@@ -120,15 +123,17 @@ void memory_budget::keep_buffer(std::size_t which, std::size_t bytes) noexcept {
 }
 
 memory_budget::totals memory_budget::total() const noexcept {
-  // [memory.show] relaxed, all of it: numbers to show, of about the same moment; nothing is read on
-  // their strength. Partners: [memory.count], [memory.others], [memory.refused], [memory.resets].
-  constexpr auto order = std::memory_order_relaxed;
-  totals all{
-      .bytes_max = bytes_max_, .refused = refused_.load(order), .resets = resets_.load(order)};
+  // Numbers of about the same moment.
+  const auto read = [](const auto& counter) noexcept {
+    // [memory.show] relaxed: a number to show; nothing is read on its strength. Partners:
+    // [memory.counted], [memory.others], [memory.refused], [memory.resets].
+    return counter.load(std::memory_order_relaxed);
+  };
+  totals all{.bytes_max = bytes_max_, .refused = read(refused_), .resets = read(resets_)};
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < all.bytes.size(); ++i) {
-    all.bytes[i] = others_.bytes[i].load(order);
-    for (const auto& each : slots_) all.bytes[i] += each->bytes[i].load(order);
+    all.bytes[i] = read(others_.bytes[i]);
+    for (const auto& each : slots_) all.bytes[i] += read(each->bytes[i]);
   }
   return all;
 }
@@ -139,13 +144,12 @@ void memory_budget::make_room() noexcept {
   if (!is_tight(taken)) return;
   const clock::rep now = clock::now().time_since_epoch().count();
   constexpr clock::rep interval = std::chrono::nanoseconds(room_interval).count();
-  // [memory.room] relaxed: whoever exchanges it is the one, and shares nothing else with others.
-  // Partner: itself.
+  // [memory.room.look] relaxed: the CAS decides. Partner: [memory.room].
   clock::rep at = room_at_.load(std::memory_order_relaxed);
-  if (now < at ||
-      !room_at_.compare_exchange_strong(at, now + interval, std::memory_order_relaxed)) {
-    return;
-  }
+  if (now < at) return;
+  // [memory.room] relaxed: whoever exchanges it makes room, and shares nothing else with others.
+  // Partner: [memory.room.look].
+  if (!room_at_.compare_exchange_strong(at, now + interval, std::memory_order_relaxed)) return;
   try {
     make_room(taken - tight_);
   } catch (const std::bad_alloc&) {  // for the scan: the next one may have more

@@ -51,10 +51,11 @@ class memory_budget {
   static constexpr std::size_t unsummed_max = 128 * 1024;
   /// How often connections are reset to make room, at most.
   static constexpr std::chrono::milliseconds room_interval{100};
+  static constexpr std::size_t unlimited = std::numeric_limits<std::int64_t>::max() / 4;
   /// Larger bodies are refused while memory is tight.
   static constexpr std::size_t body_bytes_tight = 64 * 1024;
 
-  explicit memory_budget(std::size_t bytes_max = std::numeric_limits<std::int64_t>::max()) noexcept;
+  explicit memory_budget(std::size_t bytes_max = unlimited) noexcept;
   memory_budget(const memory_budget&) = delete;
   memory_budget& operator=(const memory_budget&) = delete;
   ~memory_budget();

@@ -7,6 +7,9 @@ back soon after.
 Where no cgroup can be made, that test is skipped, and another does the same with a --memory-max of what would be its
 default there, and watches what is resident.
 
+It is run by hand yet, and is no test of ctest's: two kinds, grpc_kept and grpc_unread, make handlers of the
+interoperability service keep messages of their own, which nothing bounds, so that the server is killed.
+
 By hand, for ten minutes, or with some kinds of attackers alone, which then tells what those make the server keep:
 
     BWOS_TEST_SERVER=build/release/server/bwos-server python3 test_memory_budget.py --seconds 600

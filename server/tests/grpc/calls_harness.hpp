@@ -10,7 +10,6 @@
 #include <atomic>
 #include <chrono>
 #include <coroutine>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -118,7 +117,7 @@ class calls_harness {
 
   explicit calls_harness(const h2::limits& http2 = {}, const call_limits& calls = {},
                          std::uint64_t work_us_max = 10'000,
-                         std::size_t memory_max = std::numeric_limits<std::int64_t>::max())
+                         std::size_t memory_max = memory_budget::unlimited)
       : memory(memory_max),
         http2_(http2),
         calls_(calls),

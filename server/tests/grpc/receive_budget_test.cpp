@@ -171,6 +171,32 @@ TEST(native_budget, what_comes_as_it_is_is_charged_too) {
   EXPECT_TRUE(last.reset == 7 || last.field("grpc-status") == "8");  // while it came, or behind it
 }
 
+TEST(native_budget, calls_end_where_the_server_has_no_memory_for_them) {
+  constexpr std::size_t all = 16 * mib;
+  calls_harness connection({}, {}, 10'000, all);
+  connection.begin();
+  connection.memory.take_anyway(memory::bodies, 13 * mib);  // more than three quarters
+  std::string frames = header_frame(1, request_header("/test/Wait"));
+  const std::string large = message(named(std::string(100'000, 'x')));
+  connection.feed(frames + frame(data, none, 1, large.substr(0, 16'000)));
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "8");
+  connection.feed(call_frames(3, "small"));
+  EXPECT_EQ(connection.answer_to(3).field("grpc-status"), "0");
+  connection.memory.take_anyway(memory::bodies, 3 * mib);
+  connection.feed(header_frame(5, request_header("/test/Wait")) +
+                  frame(data, none, 5, message(named(std::string(60'000, 'x'))).substr(0, 16'000)));
+  // No more than what a thread may charge before it is summed fits.
+  for (std::uint32_t stream = 7; stream < 47; stream += 2) {
+    connection.feed(
+        header_frame(stream, request_header("/test/Wait")) +
+        frame(data, none, stream, message(named(std::string(60'000, 'x'))).substr(0, 16'000)));
+  }
+  EXPECT_EQ(connection.answer_to(45).field("grpc-status"), "8");
+  connection.memory.give_back(memory::bodies, 16 * mib);
+  connection.feed(call_frames(47, "small"));
+  EXPECT_EQ(connection.answer_to(47).field("grpc-status"), "0");
+}
+
 /// Two bytes each on the wire, in memory eight times as much (UnknownFieldSet).
 TEST(native_budget, what_protobuf_makes_of_a_message_is_what_is_charged) {
   calls_harness connection(four_mib());

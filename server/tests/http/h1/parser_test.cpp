@@ -604,6 +604,47 @@ TEST(parser, limits_the_body_before_it_is_sent) {
             status::payload_too_large);
 }
 
+/// What a parser that charges `account` makes of it: a request, or why it refuses.
+status outcome_with(memory_account& account, std::string_view text) {
+  const http_limits limits;
+  parser parsing(limits, account);
+  while (!text.empty()) {
+    const std::string_view piece = text.substr(0, 1000);
+    const auto [what, used] = parsing.feed(piece);
+    if (what == outcome::refused) return parsing.refusal();
+    if (what == outcome::request) return status::ok;
+    text.remove_prefix(used);
+  }
+  return status::ok;
+}
+
+TEST(parser, refuses_what_there_is_no_memory_for) {
+  memory_budget memory(16 * 1024 * 1024);
+  memory_account account(memory, -1, 0);
+  const std::string get = "GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n";
+  const std::string body(200'000, 'b');
+  const std::string head = "POST / HTTP/1.1\r\nHost: a\r\n";
+  const std::string post = head + "Content-Length: 200000\r\n\r\n" + body;
+  const std::string chunked = head + "Transfer-Encoding: chunked\r\n\r\n30d40\r\n" + body;
+  const std::string small = head + "Content-Length: 2000\r\n\r\n" + body.substr(0, 2000);
+  for (const auto& each : {get, post, chunked, small}) {
+    EXPECT_EQ(outcome_with(account, each), status::ok);
+  }
+  memory.take_anyway(memory::output, 13 * 1024 * 1024);  // more than three quarters
+  EXPECT_EQ(outcome_with(account, post), status::service_unavailable);
+  EXPECT_EQ(outcome_with(account, chunked), status::service_unavailable);
+  EXPECT_EQ(outcome_with(account, small), status::ok);
+  const std::string cut = head + "Content-Length: 60000\r\n\r\n" + body.substr(0, 50'000);
+  memory_budget full(1024 * 1024);
+  memory_account last(full, -1, 0);
+  std::size_t taken = 0;
+  while (full.take(memory::output, memory_budget::granule)) taken += memory_budget::granule;
+  EXPECT_EQ(outcome_with(last, get), status::ok);
+  EXPECT_EQ(outcome_with(last, cut + cut), status::service_unavailable);
+  full.give_back(memory::output, taken);
+  EXPECT_EQ(outcome_with(last, cut), status::ok);
+}
+
 TEST(parser, limits_trailers_and_chunk_extensions) {
   const http_limits limits{.header_bytes_max = 64};
   const std::string head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
