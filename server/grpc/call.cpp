@@ -506,17 +506,18 @@ bool call::make_handler() {
   if (called().writes_stream && !pipe_) pipe_ = std::make_unique<message_pipe>(*this);
   if (pipe_) additions_ = std::make_unique<additions>();
   run_ = called().make(*this, called());  // may throw
-  state_.enter(call_state::handler::running);
   return true;
 }
 
 /// True: it has ended.
 bool call::start_unary(place where) noexcept {
+  state_.enter(call_state::handler::running);
   place_ = where;
   return run_.start();
 }
 
 void call::start_stream() noexcept {
+  state_.enter(call_state::handler::running);
   const bool has_ended = pipe_->run_here([&] { return run_.start(); });
   if (has_ended) (void)pipe_->run_here([&] { return pipe_->end(); });
 }

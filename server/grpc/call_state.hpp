@@ -11,7 +11,7 @@
 //   closed    the session has forgotten the stream              closed (the connection is lost)
 //
 //   handler   what it means                                     what may follow
-//   none      its coroutine has not been made                   running (while at request)
+//   none      its coroutine has not been started                running (while at request)
 //   running   its coroutine runs, or has suspended              ended
 //   ended     its coroutine's result is back, or will not come
 //

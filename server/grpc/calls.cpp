@@ -122,7 +122,7 @@ void calls::run(call& which, clock::time_point now, bool is_last) {
   }
   if (!at_.may_answer()) return which.fail_for_memory();
   if (!which.make_handler()) return;
-  count(counted::started);
+  count(counted::started);  // may throw, as the first that a thread counts
   at_.one_handed_on();
   if (which.is_streaming()) {
     which.start_stream();
