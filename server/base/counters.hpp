@@ -5,11 +5,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
+#include "base/thread_slots.hpp"
 #include "base/ticks.hpp"
 
 namespace bwos::server::metrics {
@@ -80,7 +78,6 @@ class alignas(128) slot {
   /// Throws std::bad_alloc.
   slot(const std::array<ticks, duration_bounds_us.size()>& bounds, request_kinds kinds)
       : bounds_(bounds),
-        owner_(std::this_thread::get_id()),
         statuses_(kinds.statuses),
         requests_(kinds.routes * kinds.statuses + 2 * apart) {}
 
@@ -113,7 +110,6 @@ class alignas(128) slot {
   }
 
   std::array<ticks, duration_bounds_us.size()> bounds_;
-  std::thread::id owner_;
   const std::size_t statuses_;
   std::vector<counter> requests_;
   std::array<counter, duration_bounds_us.size() + 1> durations_;
@@ -151,16 +147,11 @@ class registry {
   }
 
  private:
-  slot& find_or_add();
-
-  const std::uint64_t
-      id_;  ///< Unique in the process: tells a thread that its cached slot is of another registry.
   const request_kinds kinds_;
   const double ticks_per_us_;
   const ticks ticks_per_ms_;
   std::array<ticks, duration_bounds_us.size()> bounds_{};
-  mutable std::mutex mutex_;  ///< Of slots_, which only grows: slots stay when their threads end.
-  std::vector<std::unique_ptr<slot>> slots_;
+  thread_slots<slot> slots_;
 };
 
 }  // namespace bwos::server::metrics

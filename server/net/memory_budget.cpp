@@ -4,23 +4,14 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace bwos::server {
 namespace {
-
-std::uint64_t next_id() noexcept {
-  static std::atomic<std::uint64_t> last{0};
-  // [memory.id] relaxed: only has to be unique. Partner: none (a number).
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
-struct cached_slot {
-  std::uint64_t budget_id = 0;
-  void* where = nullptr;
-};
-thread_local cached_slot cache;
 
 /// Whoever waits for it goes on, and closing it sends a reset: nothing lingers in the kernel.
 void reset(int descriptor) noexcept {
@@ -32,22 +23,20 @@ void reset(int descriptor) noexcept {
 }  // namespace
 
 memory_budget::memory_budget(std::size_t bytes_max) noexcept
-    : id_(next_id()), bytes_max_(bytes_max), tight_(bytes_max / 4 * 3) {}
+    : bytes_max_(bytes_max), tight_(bytes_max / 4 * 3) {}
 
 memory_budget::~memory_budget() = default;
 
 /// The calling thread's; null: there is no memory for one. A thread's first counts unsummed_max
 /// (M1), whatever the limit.
 memory_budget::slot* memory_budget::here() noexcept {
-  if (cache.budget_id == id_) [[likely]]
-    return static_cast<slot*>(cache.where);
   try {
-    const std::lock_guard lock(mutex_);
-    slot* const made = slots_.emplace_back(std::make_unique<slot>()).get();
-    // [memory.first] relaxed: one number, whose order of changes decides. Partner: [memory.sum].
-    sum_.fetch_add(static_cast<std::int64_t>(unsummed_max), std::memory_order_relaxed);
-    cache = {id_, made};
-    return made;
+    return &slots_.here([this] {
+      auto made = std::make_unique<slot>();
+      // [memory.first] relaxed: one number, whose order of changes decides. Partner: [memory.sum].
+      sum_.fetch_add(static_cast<std::int64_t>(unsummed_max), std::memory_order_relaxed);
+      return made;
+    });
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
@@ -130,11 +119,11 @@ memory_budget::totals memory_budget::total() const noexcept {
     return counter.load(std::memory_order_relaxed);
   };
   totals all{.bytes_max = bytes_max_, .refused = read(refused_), .resets = read(resets_)};
-  const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < all.bytes.size(); ++i) {
-    all.bytes[i] = read(others_.bytes[i]);
-    for (const auto& each : slots_) all.bytes[i] += read(each->bytes[i]);
-  }
+  const auto add = [&](const slot& each) noexcept {
+    for (std::size_t i = 0; i < all.bytes.size(); ++i) all.bytes[i] += read(each.bytes[i]);
+  };
+  add(others_);
+  slots_.for_each(add);
   return all;
 }
 

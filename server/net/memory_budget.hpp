@@ -23,9 +23,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <mutex>
-#include <vector>
+
+#include "base/thread_slots.hpp"
 
 namespace bwos::server {
 
@@ -102,7 +102,7 @@ class memory_budget {
     memory_account* first = nullptr;
   };
 
-  [[nodiscard]] slot* here() noexcept;
+  [[nodiscard, gnu::noinline]] slot* here() noexcept;
   [[nodiscard]] bool add(slot* mine, std::int64_t bytes, bool is_bounded) noexcept;
   void count(slot* mine, memory what, std::int64_t bytes) noexcept;
   [[nodiscard]] std::size_t sum() const noexcept {
@@ -118,7 +118,6 @@ class memory_budget {
     return shards_[static_cast<std::size_t>(descriptor) % shards_.size()];
   }
 
-  const std::uint64_t id_;  // unique in the process: whose slot a thread has at hand
   const std::size_t bytes_max_;
   const std::size_t tight_;
   alignas(128) std::atomic<std::int64_t> sum_{0};
@@ -126,8 +125,7 @@ class memory_budget {
   std::atomic<std::uint64_t> refused_{0};
   std::atomic<std::uint64_t> resets_{0};
   slot others_;  // of threads without memory for one of their own
-  mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<slot>> slots_;
+  thread_slots<slot> slots_;
   std::array<shard, 16> shards_;
 };
 

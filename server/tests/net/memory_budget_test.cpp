@@ -65,6 +65,19 @@ TEST(memory_budget, is_tight_above_three_quarters) {
   EXPECT_TRUE(all.admits_body(mib));
 }
 
+TEST(memory_budget, counts_a_thread_once_though_it_goes_from_one_budget_to_another) {
+  memory_budget one(8 * mib);
+  memory_budget other(8 * mib);
+  for (int i = 0; i < 1000; ++i) {
+    for (memory_budget* const each : {&one, &other}) {
+      ASSERT_TRUE(each->take(memory::bodies, granule));
+      each->give_back(memory::bodies, granule);
+    }
+  }
+  EXPECT_TRUE(one.take(memory::bodies, 7 * mib));
+  EXPECT_TRUE(other.take(memory::bodies, 7 * mib));
+}
+
 TEST(memory_budget, has_what_is_there_already_though_it_is_too_much) {
   memory_budget all(mib);
   all.take_anyway(memory::output, 3 * mib);
