@@ -102,18 +102,21 @@ struct response {
 /// Every method that any route takes: what OPTIONS says of the server, and 405 without a route.
 inline constexpr std::string_view allow_any = "Allow: GET, HEAD, POST, OPTIONS";
 
+/// Of 503. A guess: room comes as soon as anybody leaves.
+inline constexpr std::string_view retry_soon = "Retry-After: 1";
+
 constexpr response error_response(status code) noexcept {
   return {.code = code,
           .content_type = plain_text,
           .body = text_of(code).body,
-          .header = code == status::method_not_allowed ? allow_any : std::string_view()};
+          .header = code == status::method_not_allowed    ? allow_any
+                    : code == status::service_unavailable ? retry_soon
+                                                          : std::string_view()};
 }
 
 /// To a connection, or a request, more than there is room for.
 constexpr response busy_response() noexcept {
-  response busy = error_response(status::service_unavailable);
-  busy.header = "Retry-After: 1";  // a guess; room comes as soon as anybody leaves
-  return busy;
+  return error_response(status::service_unavailable);
 }
 
 }  // namespace bwos::server

@@ -248,9 +248,7 @@ bool http1_connection::read_request(std::string_view input, turn& result, worker
   result.used += consumed;
   if (what == parser::outcome::incomplete) return false;
   if (what == parser::outcome::refused) {
-    const status why = parser_.refusal();
-    const response refusal =
-        why == status::service_unavailable ? busy_response() : error_response(why);
+    const response refusal = error_response(parser_.refusal());
     append_last(refusal, common_, worker);
     if (common_.log != nullptr) note(common_, socket_, nullptr, false, refusal, result.begun);
     ++result.answered;

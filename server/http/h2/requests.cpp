@@ -223,7 +223,7 @@ request request_stream::asked() const noexcept {
 void request_stream::refuse(status why) {
   expects_continue_ = false;
   in_.common_.metrics.here().request(in_.common_.routes.other(), number_of(why));
-  answer(why == status::service_unavailable ? busy_response() : error_response(why));
+  answer(error_response(why));
   in_.drop_content(*this);
 }
 
