@@ -257,8 +257,9 @@ parser::outcome parser::keep(std::string_view& rest, line_scan::outcome what, bo
   gathering_ = true;
   const std::size_t room = limits_.header_bytes_max - gathered_.size();
   const bool full = rest.size() >= room;
-  if (!make_room(std::min(rest.size(), room))) return refuse(status::service_unavailable);
-  gathered_.append(rest.substr(0, room));
+  const std::string_view piece = rest.substr(0, room);
+  if (!make_room(piece.size())) return refuse(status::service_unavailable);
+  gathered_.append(piece);
   rest = {};
   const std::size_t line = lines_.first_line();
   if (new_line && line > 0) {

@@ -75,7 +75,6 @@ void endpoint::feed_more(std::span<const std::byte> bytes, clock::time_point now
   session_.feed(bytes, now);
   go(now);
   each_kind([](stream_kind& each) { each.let_go_of_input(); });
-  charge();
 }
 
 void endpoint::look(clock::time_point now) {
@@ -90,8 +89,8 @@ std::size_t endpoint::body_bytes() const noexcept {
   return session_.held() + (requests_ ? requests_->body_bytes() : 0);
 }
 
-/// What the batch has left. That is there already: what it may add is bounded by may_keep() and
-/// the like, and by its size.
+/// What the batch has left once all of it is pulled. That is there already: what it may add is
+/// bounded by may_keep() and the like, and by its size.
 void endpoint::charge() noexcept {
   memory_.set_anyway(memory::headers, session_.header_bytes_kept());
   memory_.set_anyway(memory::bodies, body_bytes());

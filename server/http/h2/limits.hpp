@@ -73,16 +73,17 @@ struct limits {
 inline constexpr std::size_t header_excess = 4;
 
 /// While the fields of a connection's open streams take as much memory as so many lists of the
-/// largest size, further streams are refused. Guessed: as many streams as a connection may have by
-/// default, with four times as many fields as browsers send.
+/// largest size, further streams are refused. Guessed: by default 4 MiB, which a thousand streams
+/// (--grpc-streams-max) reach with some 20 fields each.
 inline constexpr std::size_t header_lists_max = 256;
 
-/// What a field takes beside its bytes, and a stream beside its fields and data: two strings on the
-/// heap in a list that doubles; nghttp2's stream, and ours. Read off the heap, rounded up.
+/// What a field takes beside its bytes, and a stream beside its fields and data. Guessed: two
+/// strings, in a list that doubles; nghttp2's stream, and ours.
 inline constexpr std::size_t field_bytes = 128;
 inline constexpr std::size_t stream_bytes = 1024;
 
-/// What an HTTP/2 connection takes while it is idle: nghttp2's session, mostly. Likewise.
+/// What an HTTP/2 connection takes while it is idle: nghttp2's session, mostly. Each of 8,000 made
+/// 13.9 KB resident.
 inline constexpr std::size_t connection_bytes = 16 * 1024;
 
 /// Bytes that a peer may send ahead on one stream, and on the whole connection.
