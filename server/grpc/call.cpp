@@ -55,18 +55,18 @@ std::size_t space_of_fields(std::string_view message) {
   return space;
 }
 
-rpc::status no_room() {
-  return {
-      rpc::code::resource_exhausted,
-      "the requests of this connection (--h2-request-bytes-max), or of all (--memory-max), take "
-      "too much memory"};
-}
-
 std::string_view text_in(std::span<const std::byte> bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace
+
+rpc::status call::no_room() {
+  return {
+      rpc::code::resource_exhausted,
+      "the requests of this connection (--h2-request-bytes-max), or of all (--memory-max), take "
+      "too much memory"};
+}
 
 call::call(calls& in) noexcept : handed_on_stream(in), calls_(&in) {}
 
@@ -87,6 +87,10 @@ void call::cancel() noexcept {
   cancelled_.store(true, std::memory_order_relaxed);
   if (!pipe_ || !state_.is_running()) return;
   if (coroutine_waiter* const waits = pipe_->cancel()) post(*waits);
+}
+
+memory_account& call::memory() noexcept {
+  return calls_->at().memory();
 }
 
 /// A handler that waited goes on, on a worker.
@@ -187,6 +191,10 @@ void call::compress_replies() {
 
 // The memory of its request.
 
+bool call::keep(std::size_t bytes) noexcept {
+  return kept_.set(bytes, calls_->budget());
+}
+
 std::size_t call::message_bytes_max() const noexcept {
   return std::min(calls_->served().limits.message_bytes_max,
                   head_.called->options.request_bytes_max);
@@ -221,7 +229,14 @@ void call::took(std::size_t bytes) {
 /// Before it is freed.
 void call::give_back_memory() noexcept {
   advance_.give_back(calls_->budget());
+  give_back_charges();
+}
+
+/// Nobody keeps anything of it any more but what has been written.
+void call::give_back_charges() noexcept {
   charge_.give_back(calls_->budget());
+  kept_.give_back(calls_->budget());
+  if (pipe_) pipe_->give_back_charge();
 }
 
 /// The message grows within its bounds, and is charged as it does. Not OK: how the call ends.
@@ -250,11 +265,12 @@ rpc::status call::expand(std::string_view bytes, std::string& to) {
 /// makes much of little fields, and keeps the memory of a message that `into` held before.
 bool call::parse(google::protobuf::MessageLite& into, std::string_view bytes,
                  rpc::status& why_not) {
-  const bool is_charged = bytes.size() > uncharged_bytes_max || charge_.bytes() > 0;
-  if (is_charged && !charge(bytes.size() + space_of_fields(bytes))) {
+  const bool was_charged = charge_.bytes() > 0;
+  if (!charge(bytes.size() + space_of_fields(bytes))) {
     why_not = no_room();
     return false;
   }
+  const bool is_charged = was_charged || charge_.bytes() > 0;
   if (!into.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     why_not = rpc::not_readable();
     return false;
@@ -526,6 +542,7 @@ void call::start_stream() noexcept {
 void call::pass_on(const message_pipe::left& left, std::string& written) {
   took(left.read);
   if (!written.empty()) {
+    if (!calls_->at().may_answer(written.size())) return fail_for_memory();
     begin_answer();
     if (noted_) noted_->bytes += written.size();
     session().append(*this, written);
@@ -540,7 +557,7 @@ void call::pass_on(const message_pipe::left& left, std::string& written) {
 /// Its handler has ended. How the call counts.
 metrics::grpc call::take_back() noexcept {
   run_ = {};
-  charge_.give_back(calls_->budget());
+  give_back_charges();
   state_.enter(call_state::handler::ended);
   if (!state_.is_wanted()) return metrics::grpc::cancelled;
   status_ = std::move(result_);
@@ -576,7 +593,7 @@ void call::end_answer() noexcept {
   calls_->answered(*this);
   if (state_.is_running()) return;  // its message is the handler's
   forget_message();
-  charge_.give_back(calls_->budget());
+  give_back_charges();
   took_message();
 }
 
@@ -654,6 +671,10 @@ void call::reset(h2::error why) {
 /// By status_, and if that is good, reply_.
 void call::answer() {
   if (!status_.ok()) return answer_without_messages();
+  if (!calls_->at().may_answer(reply_.size())) {
+    std::string().swap(reply_);
+    return fail_for_memory();
+  }
   if (noted_) noted_->bytes = reply_.size();
   note_end("gRPC", 0);
   end_answer();

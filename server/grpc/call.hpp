@@ -80,6 +80,7 @@ class call final : public h2::stream,
   bool add_initial_metadata(std::string_view name, std::string_view value) override;
   bool add_trailing_metadata(std::string_view name, std::string_view value) override;
   void compress_replies() override;
+  [[nodiscard]] bool keep(std::size_t bytes) noexcept override;
 
   // For the coroutine around the handler.
   /// Its only message, which is gone then. False: it could not be read, and so the call ends.
@@ -117,6 +118,8 @@ class call final : public h2::stream,
   }
   void push() noexcept;
   void post(coroutine_waiter& waiting) noexcept;
+  [[nodiscard]] memory_account& memory() noexcept;
+  [[nodiscard]] static rpc::status no_room();
 
   // For its calls.
   [[nodiscard]] const call_state& state() const noexcept { return state_; }
@@ -160,6 +163,7 @@ class call final : public h2::stream,
                            rpc::status& why_not);
   [[nodiscard]] rpc::status expand(std::string_view bytes, std::string& to);
   [[nodiscard]] bool charge(std::size_t bytes) noexcept;
+  void give_back_charges() noexcept;
   void make_room();
   void took_message();
   void took(std::size_t bytes);
@@ -202,6 +206,7 @@ class call final : public h2::stream,
   std::uint32_t missing_ = 0;            // of the message, in a stream
   request_advance advance_;
   request_charge charge_;  // for what it keeps of its request
+  request_charge kept_;    // for what its handler says that it keeps
   clock::time_point reads_since_;
   std::atomic<bool> cancelled_{false};
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,12 @@ class context {
   /// Before the first message: replies are compressed (deflate, or else gzip) where the caller
   /// accepts that and it makes them smaller.
   virtual void compress_replies() = 0;
+  /// The handler keeps so many bytes by itself now, of what the caller sent or for it, beside the
+  /// message that it was given last. They count against --memory-max, natively against
+  /// --h2-request-bytes-max, too, until the handler has ended. False: that is more than there is,
+  /// and what counted before counts yet; it forgets some, or ends with code::resource_exhausted.
+  /// gRPC C++ counts nothing.
+  [[nodiscard]] virtual bool keep(std::size_t bytes) noexcept = 0;
 
  protected:
   context() = default;

@@ -134,6 +134,22 @@ bool message_pipe::pack(const google::protobuf::MessageLite& from) {
   return !packed_.empty();
 }
 
+/// So much waits for the runner, or for room. False: there is no memory for it, and what was
+/// charged is yet.
+bool message_pipe::charge(std::size_t bytes) noexcept {
+  const std::size_t now = bytes / memory_budget::granule * memory_budget::granule;
+  if (now == charged_) return true;
+  if (now > charged_ && !call_.memory().take_messages(now - charged_)) return false;
+  if (now < charged_) call_.memory().give_back_messages(charged_ - now);
+  charged_ = now;
+  return true;
+}
+
+void message_pipe::give_back_charge() noexcept {
+  const std::lock_guard held(mutex_);
+  static_cast<void>(charge(0));
+}
+
 rpc::step message_pipe::write(const google::protobuf::MessageLite& from, bool compressed,
                               bool waits) {
   const bool packed = compressed && call_.reply_encoding() != encoding::identity && pack(from);
@@ -141,6 +157,11 @@ rpc::step message_pipe::write(const google::protobuf::MessageLite& from, bool co
   std::unique_lock held(mutex_);
   if (over_ || is_bad()) return rpc::step::over;
   wants_ = message_prefix::bytes + size;
+  if (!charge(out_.size() + wants_)) {
+    why_bad_ = call::no_room();
+    bad();
+    return rpc::step::over;
+  }
   if (waits && (!fits(wants_) || pauses())) return rpc::step::wait;
   has_resumed_ = false;
   char* const to = add_prefix(out_, size, packed);
@@ -151,7 +172,7 @@ rpc::step message_pipe::write(const google::protobuf::MessageLite& from, bool co
     from.SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(to));
   }
   is_packed_ = false;
-  unsent_ += wants_;
+  unsent_ += std::exchange(wants_, 0);
   call_.begin_reply();
   tell(held);
   return rpc::step::done;
@@ -219,6 +240,7 @@ coroutine_waiter* message_pipe::cancel() noexcept {
   over_ = true;
   std::string().swap(in_);
   std::string().swap(out_);
+  static_cast<void>(charge(wants_));
   return std::exchange(waiter_, nullptr);
 }
 
@@ -244,6 +266,7 @@ message_pipe::left message_pipe::collect(std::string& written, bool from_inbox) 
   const std::lock_guard held(mutex_);
   if (from_inbox) told_ = false;
   written.swap(out_);
+  static_cast<void>(charge(wants_));
   return {.read = std::exchange(read_, 0),
           .ended = ended_ && !told_,
           .paused = waiter_ != nullptr && is_ready()};

@@ -24,6 +24,9 @@
 //     turn. One that was just resumed reads or writes at least once, so each turn gets on.
 // E5  Of the request: whole_bytes not read, and what of the next message has come, are what the
 //     peer's window lets it send. Of the answer: at most unsent_bytes_max wait, or one message.
+// E6  What the handler has written and the runner has not collected, and the message that it waits
+//     to write, are charged to the connection's account in granules, under the lock; before that
+//     the message is the handler's alone. What the runner collects, the session has charged.
 // Memory order: the mutex's alone; a waiter that the runner posts or runs was stored under it. The
 // handler's own members go from thread to thread with its coroutine.
 // Test: message_pipe_test.cpp
@@ -109,6 +112,8 @@ class message_pipe final : public rpc::message_stream {
   [[nodiscard]] left collect(std::string& written, bool from_inbox) noexcept;
   /// Whole messages are here that have not been read.
   [[nodiscard]] bool has_unread() noexcept;
+  /// Nothing that was written is kept any more.
+  void give_back_charge() noexcept;
   /// Nothing that was written has yet to be collected, and what the handler was notified of it has
   /// done.
   [[nodiscard]] bool is_settled() noexcept;
@@ -141,6 +146,7 @@ class message_pipe final : public rpc::message_stream {
     return unsent_ == 0 || unsent_ + bytes <= unsent_bytes_max;
   }
   [[nodiscard]] bool is_ready() const noexcept;
+  [[nodiscard]] bool charge(std::size_t bytes) noexcept;
   [[nodiscard]] bool pack(const google::protobuf::MessageLite& from);
   [[nodiscard]] rpc::step write(const google::protobuf::MessageLite& from, bool compressed,
                                 bool waits);
@@ -153,7 +159,8 @@ class message_pipe final : public rpc::message_stream {
   std::size_t unread_ = 0;    // bytes of whole messages: in in_, or reading_
   std::size_t read_ = 0;      // since the runner collected
   std::size_t unsent_ = 0;    // in out_, or the session
-  std::size_t wants_ = 0;     // room, who waits to write
+  std::size_t wants_ = 0;     // room, who waits to write; else 0
+  std::size_t charged_ = 0;   // for out_, and what waits to be written (E6)
   coroutine_waiter* waiter_ = nullptr;
   wait waits_for_ = wait::none;
   bool no_more_ = false;

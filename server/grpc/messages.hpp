@@ -29,8 +29,8 @@ class message_stream {
   [[nodiscard]] virtual bool wait_to_write(const google::protobuf::MessageLite& from,
                                            bool compressed, coroutine_waiter& waiting) = 0;
 
-  /// A message could not be read: reading and writing are over, and the call ends with what was
-  /// wrong, whatever its handler says.
+  /// A message could not be read, or there was no memory for it: reading and writing are over, and
+  /// the call ends with what was wrong, whatever its handler says.
   [[nodiscard]] bool is_bad() const noexcept { return bad_; }
 
  protected:

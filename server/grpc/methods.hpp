@@ -48,12 +48,18 @@ handler_run run_unary(call& of, const rpc::unary_handler<Request, Reply>& handle
   of.end_handler(std::move(result));
 }
 
+/// By what its handler says, unless a message of it is_bad().
+inline void end_stream(call& of, rpc::status result) {
+  const message_pipe& messages = of.messages();
+  of.end_handler(messages.is_bad() ? messages.why_bad() : std::move(result));
+}
+
 template <class Request, class Reply>
 handler_run run_server_stream(call& of, const rpc::server_stream_handler<Request, Reply>& handler) {
   Request request;
   if (!of.read_message(request)) co_return;
   rpc::writer<Reply> replies(of.messages());
-  of.end_handler(co_await handler(of, request, replies));
+  end_stream(of, co_await handler(of, request, replies));
 }
 
 template <class Request, class Reply>
@@ -61,18 +67,15 @@ handler_run run_client_stream(call& of, const rpc::client_stream_handler<Request
   rpc::reader<Request> requests(of.messages());
   Reply reply;
   rpc::status result = co_await handler(of, requests, reply);
-  if (of.messages().is_bad()) result = of.messages().why_bad();
   if (result.ok()) of.messages().write_last(reply);
-  of.end_handler(std::move(result));
+  end_stream(of, std::move(result));
 }
 
 template <class Request, class Reply>
 handler_run run_both_streams(call& of, const rpc::both_stream_handler<Request, Reply>& handler) {
   rpc::reader<Request> requests(of.messages());
   rpc::writer<Reply> replies(of.messages());
-  rpc::status result = co_await handler(of, requests, replies);
-  if (of.messages().is_bad()) result = of.messages().why_bad();
-  of.end_handler(std::move(result));
+  end_stream(of, co_await handler(of, requests, replies));
 }
 
 }  // namespace detail

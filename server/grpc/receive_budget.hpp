@@ -19,10 +19,9 @@
 
 namespace bwos::server::rpc {
 
-/// Messages that are no larger than this are not charged, as most calls bring no more. As many as a
-/// connection may have calls (--grpc-streams-max) are 256 KiB, of which protobuf makes 6 MiB at
-/// most (space_of_fields() in call.cpp).
-inline constexpr std::size_t uncharged_bytes_max = 256;
+/// Messages that protobuf makes no more of are not charged, as most calls bring no more: h2's
+/// stream_bytes covers these.
+inline constexpr std::size_t uncharged_bytes_max = 512;
 
 class receive_budget {
  public:

@@ -159,7 +159,7 @@ server::server(const server_settings& settings, server_parts parts, service_mana
       runtime_(std::move(parts_.threads)),
       queue_age_(runtime_->workers_of_ours(), settings_.queue_age_max),
       stalls_(runtime_->workers_of_ours(), settings_.stall_timeout),
-      memory_(settings_.workers),
+      memory_(settings_.workers, budget_.total().bytes_max),
       manager_(std::move(manager)) {
   refuse_log_of_nothing(settings_, given_, has_native_grpc());
   if (settings_.connections_per_address_max > 0) {

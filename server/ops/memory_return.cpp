@@ -59,29 +59,47 @@ constexpr int mapped_bytes = 256 << 10;
 
 }  // namespace
 
-memory_return::memory_return(unsigned workers) noexcept : workers_(workers) {
+memory_return::memory_return(unsigned workers, std::size_t resident_max) noexcept
+    : workers_(workers), resident_max_(resident_max) {
   ::mallopt(M_MMAP_THRESHOLD, mapped_bytes);
 }
 
 void memory_return::look(clock::time_point now) noexcept {
-  const auto passed = now - last_;
-  if (passed < interval) return;
-  last_ = now;
-  const std::chrono::nanoseconds before = std::exchange(used_, processor_time());
-  if (resident_bytes() < worth_bytes || (used_ - before) * quiet_part > passed * workers_) return;
+  if (now - looked_ < interval) return;
+  looked_ = now;
+  const bool is_over = burst_is_over(now);
+  const std::size_t resident = resident_bytes();
+  if (resident < worth_bytes || (!is_over && resident <= resident_max_)) return;
   const std::size_t unused = unused_bytes();
   kept_ = std::min(kept_, unused);
+  if (is_over && std::exchange(in_burst_, false)) kept_ = 0;  // more of it is free now
   if (unused < kept_ + worth_bytes) return;
+  const clock::time_point begun = clock::now();
   ::malloc_trim(0);
   kept_ = unused_bytes();
-  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - now);
-  spdlog::info("{} MiB of free memory given back to the system, in {} ms",
-               (std::max(unused, kept_) - kept_) >> 20, took.count());
+  in_burst_ = !is_over;
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - begun);
+  spdlog::log(is_over ? spdlog::level::info : spdlog::level::debug,
+              "{} MiB of free memory given back to the system, in {} ms",
+              (std::max(unused, kept_) - kept_) >> 20, took.count());
+}
+
+/// Said once for each burst_interval.
+bool memory_return::burst_is_over(clock::time_point now) noexcept {
+  const auto passed = now - burst_looked_;
+  if (passed < burst_interval) return false;
+  burst_looked_ = now;
+  const std::chrono::nanoseconds before = std::exchange(used_, processor_time());
+  return (used_ - before) * quiet_part <= passed * workers_;
 }
 
 #else
 
-memory_return::memory_return(unsigned workers) noexcept : workers_(workers) {}
+memory_return::memory_return(unsigned workers, std::size_t resident_max) noexcept
+    : workers_(workers), resident_max_(resident_max) {}
+bool memory_return::burst_is_over(clock::time_point) noexcept {
+  return false;
+}
 void memory_return::look(clock::time_point) noexcept {}
 
 #endif

@@ -27,13 +27,14 @@ bool is_binary(std::string_view name) noexcept {
 /// The requests of a call, in the order of their coming, and what else was seen of it.
 class observed {
  public:
-  explicit observed(const rpc::context& call) noexcept : call_(call) {}
+  explicit observed(rpc::context& call) noexcept : call_(call) {}
 
   /// OK, or: they are too many to be remembered.
   template <class Request>
   [[nodiscard]] rpc::status add(const Request& request) {
-    bytes_ += request.ByteSizeLong();
-    if (++count_ > conformance_requests_max || bytes_ > conformance_request_bytes_max) {
+    bytes_ += request.ByteSizeLong();  // what is kept of those taken counts, too: few are
+    if (++count_ > conformance_requests_max || bytes_ > conformance_request_bytes_max ||
+        !call_.keep(bytes_)) {
       return {rpc::code::resource_exhausted, "too many requests to remember"};
     }
     requests_.Add()->PackFrom(request);
@@ -65,7 +66,7 @@ class observed {
   }
 
  private:
-  const rpc::context& call_;
+  rpc::context& call_;
   RepeatedPtrField<Any> requests_;
   std::size_t count_ = 0;
   std::size_t bytes_ = 0;

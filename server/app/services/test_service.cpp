@@ -129,9 +129,11 @@ task<rpc::status> half_duplex_call(rpc::context& call,
   constexpr std::size_t requests_max = 1000;
   echo_metadata(call);
   std::vector<StreamingOutputCallRequest> all(1);
+  std::size_t kept = 0;
   while (co_await requests.read(all.back())) {
     if (!are_sizes(all.back())) co_return too_large();
-    if (all.size() > requests_max) {
+    kept += all.back().SpaceUsedLong();
+    if (all.size() > requests_max || !call.keep(kept)) {
       co_return rpc::status{rpc::code::resource_exhausted, "too many requests to remember"};
     }
     all.emplace_back();

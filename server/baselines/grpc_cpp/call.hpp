@@ -266,6 +266,7 @@ class cpp_context : public rpc::context {
   void compress_replies() override {
     if (!begun_) context_.set_compression_level(GRPC_COMPRESS_LEVEL_HIGH);
   }
+  [[nodiscard]] bool keep(std::size_t /*bytes*/) noexcept override { return true; }
   [[nodiscard]] bool past_deadline() const {
     return context_.deadline() <= std::chrono::system_clock::now();
   }

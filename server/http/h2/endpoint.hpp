@@ -136,9 +136,10 @@ class endpoint final : application {
   [[nodiscard]] bool may_keep_header() noexcept {
     return memory_.set(memory::headers, session_.header_bytes_kept());
   }
-  /// False: there is no memory for the answers that wait already.
-  [[nodiscard]] bool may_answer() noexcept {
-    return memory_.set(memory::output, session_.waiting_bytes() + unsent_bytes_);
+  /// `more` bytes of answers are about to wait. False: there is no memory for them, or those that
+  /// wait already.
+  [[nodiscard]] bool may_answer(std::size_t more = 0) noexcept {
+    return memory_.set(memory::output, session_.waiting_bytes() + unsent_bytes_ + more);
   }
   /// So much of what was pulled is not sent, and kept by the connection. False: as above.
   [[nodiscard]] bool may_keep_unsent(std::size_t bytes) noexcept {

@@ -7,9 +7,6 @@ back soon after.
 Where no cgroup can be made, that test is skipped, and another does the same with a --memory-max of what would be its
 default there, and watches what is resident.
 
-It is run by hand yet, and is no test of ctest's: two kinds, grpc_kept and grpc_unread, make handlers of the
-interoperability service keep messages of their own, which nothing bounds, so that the server is killed.
-
 By hand, for ten minutes, or with some kinds of attackers alone, which then tells what those make the server keep:
 
     BWOS_TEST_SERVER=build/release/server/bwos-server python3 test_memory_budget.py --seconds 600
@@ -108,6 +105,15 @@ def expanding(method, streams, messages):
     message = packed(field(3, field(2, bytes(MESSAGE_MAX - 64))))
     return b"".join(gzip_header(number_of(i), SERVICE + method) + in_frames(number_of(i), message * messages, False)
                     for i in range(streams))
+
+
+def waiting():
+    """As many handlers as there may be wait for more, each with a message of many small fields."""
+    block = header(*GRPC, method=b"POST", path=SERVICE + b"StreamingInputCall")
+    fields = b"\x7a\x00" * 100
+    message = b"\0" + struct.pack(">I", len(fields)) + fields
+    return b"".join(frame(HEADERS, END_HEADERS, number_of(i), block) + frame(DATA, 0, number_of(i), message)
+                    for i in range(STREAMS_MAX - 1))
 
 
 def large_greetings():
@@ -216,12 +222,13 @@ KINDS = {
     "h2_headers": Kind("http", True, lambda: PREFACE + settings() + maximal_headers(path=b"/echo")),
     "h2_unopened": Kind("http", True, lambda: NO_WINDOW + posts(16, BODY_MAX - 64, END_STREAM)),
     "h2_unread": Kind("http", False, lambda: PREFACE + OPEN_WIDE + posts(16, BODY_MAX - 64, END_STREAM)),
-    # gRPC: unfinished messages as far as windows go; metadata of references; messages that expand a thousandfold, to
-    # handlers that wait for more and keep the last, or all, or answered with as much, which no window lets go; streams
-    # of replies that nobody reads.
+    # gRPC: unfinished messages as far as windows go; metadata of references; many small messages to handlers that wait
+    # for more; messages that expand a thousandfold, to handlers that wait for more and keep the last, or all, or answered
+    # with as much, which no window lets go; streams of replies that nobody reads.
     "grpc_messages": Kind("grpc", True, bytes, Messages),
     "grpc_headers": Kind("grpc", True, lambda: PREFACE + settings() + maximal_headers(
         *GRPC, path=b"/helloworld.Greeter/SayHello")),
+    "grpc_waiting": Kind("grpc", True, lambda: PREFACE + settings() + waiting()),
     "grpc_gzip": Kind("grpc", True, lambda: PREFACE + settings() + expanding(b"StreamingInputCall", 16, 1)),
     "grpc_kept": Kind("grpc", True, lambda: PREFACE + settings() + expanding(b"HalfDuplexCall", 4, 5)),
     "grpc_unopened": Kind("grpc", True, lambda: NO_WINDOW + large_greetings()),

@@ -137,8 +137,9 @@ task<rpc::status> tells_much(rpc::context& call, HelloRequest&, rpc::writer<Hell
 }
 
 struct stream_harness : calls_harness {
-  explicit stream_harness(const h2::limits& http2 = {}, const call_limits& calls = {})
-      : calls_harness(http2, calls) {
+  explicit stream_harness(const h2::limits& http2 = {}, const call_limits& calls = {},
+                          std::size_t memory_max = memory_budget::unlimited)
+      : calls_harness(http2, calls, 10'000, memory_max) {
     methods().both_streams("/test/Echo", &echoes);
     methods().server_stream("/test/Pour", &pours);
     methods().client_stream("/test/Sleep", &sleeps);
@@ -148,6 +149,16 @@ struct stream_harness : calls_harness {
     seen = {};
   }
 };
+
+/// Messages of 256 KiB, as long as somebody wants them.
+task<rpc::status> pours_much(rpc::context& call, HelloRequest&, rpc::writer<HelloReply>& replies) {
+  HelloReply reply;
+  reply.set_message(std::string(256 * 1024, 'x'));
+  while (co_await replies.write(reply)) ++seen.written;
+  seen.cancelled += call.is_cancelled() ? 1 : 0;
+  ++seen.ended;
+  co_return rpc::status{};
+}
 
 std::string open(std::uint32_t stream, const std::string& path, const fields& more = {}) {
   return header_frame(stream, request_header(path, more));
@@ -593,6 +604,57 @@ TEST(native_stream_end, a_peer_goes_with_handlers_that_nobody_will_go_on_with) {
     while (tested.pull(output)) output.clear(0);
   }
   EXPECT_EQ(seen.ended, 0);  // ASan would tell of a leak
+}
+
+// What they keep.
+
+std::int64_t charged(const stream_harness& connection, memory what) {
+  return connection.memory.total().bytes[static_cast<std::size_t>(what)];
+}
+
+TEST(native_stream_memory, what_a_handler_waits_to_write_is_charged_until_it_has_ended) {
+  constexpr std::size_t mib = 1024 * 1024;
+  stream_harness connection({}, {}, 2 * mib);
+  connection.methods().server_stream("/test/PourMuch", &pours_much);
+  connection.begin(std::string("\0\4\0\0\0\0", 6));  // no window: nothing is sent
+  const auto pour = [&](std::uint32_t stream) {
+    connection.feed(call_frames(stream, "a", "/test/PourMuch"));
+  };
+  pour(1);
+  EXPECT_EQ(seen.written, 1);
+  EXPECT_EQ(charged(connection, memory::output), 256 * 1024);    // in the session
+  EXPECT_EQ(charged(connection, memory::messages), 256 * 1024);  // in the handler
+  pour(3);
+  pour(5);
+  EXPECT_EQ(charged(connection, memory::messages), 3 * 256 * 1024);
+  EXPECT_FALSE(connection.answer_to(5).ended);
+  pour(7);  // its first message has room, its second has not
+  EXPECT_EQ(seen.ended, 1);
+  connection.feed(frame(window_update, none, 7, number(300'000)) +
+                  frame(window_update, none, 0, number(300'000)));
+  EXPECT_EQ(connection.answer_to(7).body.size(), 256U * 1024 + 5 + 4);
+  EXPECT_EQ(connection.answer_to(7).field("grpc-status"), "8");
+  EXPECT_EQ(charged(connection, memory::messages), 3 * 256 * 1024);
+  for (const std::uint32_t stream : {1U, 3U, 5U}) {
+    connection.feed(frame(rst_stream, none, stream, number(8)));
+  }
+  connection.run_posted();
+  connection.look();
+  EXPECT_EQ(seen.cancelled, 3);
+  EXPECT_EQ(charged(connection, memory::messages), 0);
+  EXPECT_EQ(charged(connection, memory::output), 0);
+}
+
+TEST(native_stream_memory, a_reply_for_which_there_is_no_memory_is_refused) {
+  constexpr std::size_t mib = 1024 * 1024;
+  stream_harness connection({}, {}, 2 * mib);
+  connection.begin(std::string("\0\4\0\0\0\0", 6));
+  connection.feed(call_frames(1, "3000000", "/test/Large"));
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "8");
+  EXPECT_EQ(charged(connection, memory::output), 0);
+  connection.feed(call_frames(3, "1000000", "/test/Large"));
+  EXPECT_FALSE(connection.answer_to(3).ended);  // it waits for a window
+  EXPECT_GT(charged(connection, memory::output), 900'000);
 }
 
 }  // namespace

@@ -253,6 +253,57 @@ TEST(native_budget, a_streams_message_is_charged_until_its_handler_has_another) 
   EXPECT_EQ(connection.answer_to(9).body, message(named(std::to_string(mib))));
 }
 
+std::size_t most_kept = 0;
+
+/// Keeps as many bytes as the names say, together.
+task<rpc::status> remembers(rpc::context& call, rpc::reader<helloworld::HelloRequest>& requests,
+                            rpc::writer<helloworld::HelloReply>& replies) {
+  helloworld::HelloRequest request;
+  std::size_t kept = 0;
+  while (co_await requests.read(request)) {
+    kept += std::stoul(request.name());
+    if (!call.keep(kept)) co_return rpc::status{rpc::code::resource_exhausted, "too much"};
+    most_kept = kept;
+    helloworld::HelloReply reply;
+    if (!co_await replies.write(reply)) break;
+  }
+  co_return rpc::status{};
+}
+
+TEST(native_budget, what_a_handler_says_that_it_keeps_counts_until_it_has_ended) {
+  calls_harness connection(four_mib());
+  connection.methods().both_streams("/test/Remember", &remembers);
+  connection.begin();
+  const auto messages = [&] {
+    return connection.memory.total().bytes[static_cast<std::size_t>(memory::messages)];
+  };
+  most_kept = 0;
+  connection.feed(header_frame(1, request_header("/test/Remember")) +
+                  frame(data, none, 1, message(named("3000000"))));
+  EXPECT_EQ(most_kept, 3'000'000U);
+  EXPECT_EQ(messages(), 3'000'000);
+  connection.feed(header_frame(3, request_header("/test/Remember")) +
+                  frame(data, none, 3, message(named("1000000")) + message(named("1000000"))));
+  EXPECT_EQ(connection.answer_to(3).field("grpc-status"), "8");
+  EXPECT_EQ(messages(), 3'000'000);
+  connection.feed(frame(data, end_stream, 1, ""));
+  EXPECT_EQ(connection.answer_to(1).field("grpc-status"), "0");
+  EXPECT_EQ(messages(), 0);
+}
+
+TEST(native_budget, few_bytes_of_many_fields_are_charged_for_what_they_become) {
+  calls_harness connection;
+  connection.methods().both_streams("/test/Keep", &keeps);
+  connection.begin();
+  std::string fields;
+  for (int i = 0; i < 100; ++i) fields += std::string("\x7a\0", 2);
+  connection.feed(header_frame(1, request_header("/test/Keep")) +
+                  frame(data, none, 1, message(fields)));
+  const auto kept = connection.memory.total().bytes[static_cast<std::size_t>(memory::messages)];
+  EXPECT_GE(kept, 4096);
+  EXPECT_LE(kept, 20'000);
+}
+
 TEST(native_budget, a_streams_message_that_expands_beyond_its_limit_is_told_as_a_unary_ones) {
   calls_harness connection({}, {.message_bytes_max = 1000});
   connection.methods().both_streams("/test/Keep", &keeps);
