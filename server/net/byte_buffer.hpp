@@ -7,16 +7,32 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace bwos::server {
 
-/// Bytes on their way out. Unlike a string it can be grown first and written into after, without
-/// clearing what is about to be overwritten.
+/// Bytes on their way in or out. Unlike a string it can be grown first and written into after,
+/// without clearing what is about to be overwritten.
 class byte_buffer {
  public:
+  byte_buffer() noexcept = default;
+  explicit byte_buffer(std::size_t capacity) : data_(new char[capacity]), capacity_(capacity) {}
+  byte_buffer(byte_buffer&& other) noexcept
+      : data_(std::move(other.data_)),
+        size_(std::exchange(other.size_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)) {}
+  byte_buffer& operator=(byte_buffer&& other) noexcept {
+    data_ = std::move(other.data_);
+    size_ = std::exchange(other.size_, 0);
+    capacity_ = std::exchange(other.capacity_, 0);
+    return *this;
+  }
+  ~byte_buffer() = default;
+
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] const char* data() const noexcept { return data_.get(); }
   [[nodiscard]] std::string_view view() const noexcept { return {data_.get(), size_}; }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return std::as_bytes(std::span(data_.get(), size_));
@@ -30,6 +46,7 @@ class byte_buffer {
   void advance(std::size_t bytes) noexcept { size_ += bytes; }
 
   void append(std::string_view text) {
+    if (text.empty()) return;  // it may have no address
     std::memcpy(prepare(text.size()), text.data(), text.size());
     advance(text.size());
   }

@@ -66,9 +66,10 @@ class memory_budget {
   void take_anyway(memory what, std::size_t bytes) noexcept;
   void give_back(memory what, std::size_t bytes) noexcept;
 
-  /// A buffer that the calling thread keeps, one of thread_buffers, has so much memory now.
+  /// A buffer that the calling thread keeps, or several, one of thread_buffers, has so much memory
+  /// now.
   void keep_buffer(std::size_t which, std::size_t bytes) noexcept;
-  static constexpr std::size_t thread_buffers = 2;
+  static constexpr std::size_t thread_buffers = 3;
 
   /// More than three quarters are taken.
   [[nodiscard]] bool is_tight() const noexcept { return is_tight(sum()); }

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "http/h1/syntax.hpp"
+#include "net/kept_buffers.hpp"
 
 namespace bwos::server::h1 {
 namespace {
@@ -196,8 +198,8 @@ parser::result parser::feed(std::string_view input) {
 
 void parser::release() noexcept {
   if (gathering_) {
-    std::string().swap(gathered_);
     memory_.set_anyway(memory::bodies, 0);
+    put_away(std::move(gathered_), memory_.budget());
   }
   path_ = query_ = content_type_ = body_ = {};
   trailing_bytes_ = 0;
@@ -228,7 +230,7 @@ parser::outcome parser::read_head(std::string_view& rest) {
   gathered_.append(rest.substr(0, size));
   rest.remove_prefix(size);
   base_ = gathered_.data();
-  std::string_view head = gathered_;
+  std::string_view head = gathered_.view();
   const outcome read = run(head);
   return read == outcome::incomplete ? read_body(rest) : read;
 }
@@ -400,27 +402,28 @@ int parser::take_body(const char* at, std::size_t length) {
   }
   if (body_.length == 0) body_.begin = narrow(gathered_.size());
   if (!make_room(length)) return fail(status::service_unavailable);
-  gathered_.append(at, length);
+  gathered_.append({at, length});
   base_ = gathered_.data();
   body_.length += narrow(length);
   return 0;
 }
 
 /// What gathered_ is to hold: so many bytes more, and the rest of the body (of a chunk) behind
-/// them. llhttp counts down to its end.
+/// them, if that is not too much to make room for at once. llhttp counts down to its end.
 std::size_t parser::room_for(std::size_t bytes) const noexcept {
   const std::size_t needed = gathered_.size() + bytes;
-  if (needed <= gathered_.capacity()) return gathered_.capacity();
   const std::size_t ahead = phase_ == phase::body ? content_length : 0;
-  return std::max(needed + std::min<std::size_t>(ahead, body_bytes_ahead),
-                  2 * gathered_.capacity());
+  return buffer_bytes(std::max(needed, std::min(needed + ahead, buffer_bytes(body_bytes_ahead))));
 }
 
 /// False: there is no memory for it (--memory-max).
 bool parser::make_room(std::size_t bytes) {
+  if (gathered_.capacity() - gathered_.size() >= bytes) return true;
   const std::size_t room = room_for(bytes);
   if (!memory_.set(memory::bodies, room)) return false;
-  gathered_.reserve(room);
+  byte_buffer larger = take_buffer(room, memory_.budget());
+  larger.append(gathered_.view());
+  put_away(std::exchange(gathered_, std::move(larger)), memory_.budget());
   return true;
 }
 
@@ -435,8 +438,9 @@ bool parser::gather() {
 /// It lies in the input whole, so that it is no larger than a receive.
 void parser::hold() {
   if (!gathering_) {
-    memory_.set_anyway(memory::bodies, path_.length + query_.length + content_type_.length +
-                                           std::size_t{body_.length});
+    const std::size_t size = path_.length + query_.length + content_type_.length + body_.length;
+    memory_.set_anyway(memory::bodies, buffer_bytes(size));
+    gathered_ = take_buffer(size, memory_.budget());
     gather_parts();
   }
   describe();
@@ -446,7 +450,7 @@ void parser::gather_parts() {
   gathering_ = true;
   for (part* one : {&path_, &query_, &content_type_, &body_}) {
     const std::uint32_t begin = narrow(gathered_.size());
-    gathered_.append(base_ + one->begin, one->length);
+    gathered_.append({base_ + one->begin, one->length});
     one->begin = begin;
   }
   base_ = gathered_.data();

@@ -5,12 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "http/h1/line_scan.hpp"
 #include "http/limits.hpp"
 #include "http/message.hpp"
+#include "net/byte_buffer.hpp"
 #include "net/memory_budget.hpp"
 
 namespace bwos::server::h1 {
@@ -127,7 +127,7 @@ class parser : private llhttp_t {
   const http_limits& limits_;
   memory_account& memory_;
   const char* base_ = nullptr;  // of the parts: the head's first byte, or gathered_'s
-  std::string gathered_;        // the head if it was cut, or its parts; behind them the body
+  byte_buffer gathered_;        // the head if it was cut, or its parts; behind them the body
   part path_;                   // until the head's end: the whole target
   part query_;
   part content_type_;
