@@ -55,9 +55,12 @@ inline constexpr std::size_t batch_bytes_max = 16 * 1024;
 /// and frees blocks that are large enough for malloc() to return their pages each time.
 inline constexpr std::size_t body_bytes_ahead = 256 * 1024;
 
-/// A worker's output buffer that one large answer made larger than this is freed after the batch.
-/// So much holds a body of --body-bytes-max's default sent back, and saves its pages from being
-/// mapped anew for each (256 KiB echoed: a fifth of the CPU).
-inline constexpr std::size_t output_bytes_kept = 2 * 1024 * 1024;
+/// A body of so much is sent from where it lies, and not copied behind its head. A guess: well
+/// above what a longer system call costs, and the answers behind it wait for another one.
+inline constexpr std::size_t body_bytes_apart = 32 * 1024;
+
+/// A worker's output buffer that became larger than this is freed after the batch (guessed: more
+/// than the answers of a batch take, but for what one may exceed it by).
+inline constexpr std::size_t output_bytes_kept = 256 * 1024;
 
 }  // namespace bwos::server

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -36,6 +37,12 @@ class byte_buffer {
   [[nodiscard]] std::string_view view() const noexcept { return {data_.get(), size_}; }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return std::as_bytes(std::span(data_.get(), size_));
+  }
+
+  /// Whether `text` lies in it.
+  [[nodiscard]] bool has(std::string_view text) const noexcept {
+    const std::less_equal<> order;  // also of what does not
+    return order(data_.get(), text.data()) && order(text.data() + text.size(), data_.get() + size_);
   }
 
   /// Room for `bytes` more; what is written there counts once advance() says how much it was.

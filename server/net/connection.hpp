@@ -6,8 +6,9 @@
 // C1  What belongs to the worker (its buffers, its counters, the bytes received) is used only
 //     inside functions that are no coroutines: after a co_await the connection may be on another
 //     worker.
-// C2  Before a co_await the worker's output buffer has been sent: what the kernel did not take is
-//     in unsent_, what was received and not parsed the protocol keeps.
+// C2  Before a co_await the worker's output buffer has been sent, and what was to be sent behind
+//     it: what the kernel did not take is in unsent_, what was received and not parsed the protocol
+//     keeps.
 // C3  Nothing is received while something is unsent: a peer that does not read cannot make the
 //     server buffer more.
 #pragma once
@@ -19,13 +20,17 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "base/counters.hpp"
 #include "base/ticks.hpp"
+#include "net/byte_buffer.hpp"
 #include "net/executor.hpp"
+#include "net/kept_buffers.hpp"
 #include "net/limits.hpp"
+#include "net/memory_budget.hpp"
 #include "net/reply_inbox.hpp"
 
 namespace bwos::server {
@@ -36,7 +41,8 @@ class socket {
  public:
   using clock = std::chrono::steady_clock;
 
-  virtual sent try_send(std::span<const std::byte> bytes) noexcept = 0;
+  virtual sent try_send(std::span<const std::byte> bytes,
+                        std::span<const std::byte> behind) noexcept = 0;
   virtual void deadline(clock::time_point when) noexcept = 0;
   virtual void idle(clock::time_point since, clock::time_point until) noexcept = 0;
   virtual void reset_on_close() noexcept = 0;
@@ -95,9 +101,24 @@ class connection {
  protected:
   explicit connection(socket& on) noexcept : socket_(on) {}
 
+  /// What the kernel did not take, of two pieces that belong to others. buffer_bytes() of it are
+  /// charged.
+  void keep_unsent(std::string_view bytes, std::string_view behind, memory_budget& memory) {
+    unsent_in_ = take_buffer(bytes.size() + behind.size(), memory);
+    unsent_in_.append(bytes);
+    unsent_in_.append(behind);
+    unsent_ = unsent_in_.view();
+  }
+  /// The same, where it may stay where it lies. All of that is charged.
+  void keep_unsent(std::string_view bytes, byte_buffer in) noexcept {
+    unsent_in_ = std::move(in);
+    unsent_ = bytes;
+  }
+
   /// Of what take_sent() was told: `close`, or what was wanted.
-  next took(const sent& what, next then, metrics::slot& counters) noexcept {
-    std::string().swap(unsent_);
+  next took(const sent& what, next then, metrics::slot& counters, memory_budget& memory) noexcept {
+    unsent_ = {};
+    put_away(std::move(unsent_in_), memory);
     if (what.error == std::errc::timed_out) {
       counters.timed_out(metrics::timeout::write);
       socket_.reset_on_close();  // it would take no more of what is left in the socket either
@@ -114,9 +135,10 @@ class connection {
   }
 
   socket& socket_;
-  std::string unsent_;  // written, not yet taken by the kernel
 
  private:
+  std::string_view unsent_;  // written, not yet taken by the kernel
+  byte_buffer unsent_in_;    // where it lies
   std::size_t bulk_bytes_ = 0;
 };
 

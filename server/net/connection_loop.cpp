@@ -11,8 +11,9 @@ class stream_socket final : public socket {
  public:
   explicit stream_socket(stream accepted) noexcept : stream_(std::move(accepted)) {}
 
-  sent try_send(std::span<const std::byte> bytes) noexcept override {
-    return stream_.try_send(bytes);
+  sent try_send(std::span<const std::byte> bytes,
+                std::span<const std::byte> behind) noexcept override {
+    return stream_.try_send(bytes, behind);
   }
   void deadline(clock::time_point when) noexcept override { stream_.deadline(when); }
   void idle(clock::time_point since, clock::time_point until) noexcept override {

@@ -80,8 +80,9 @@ class stream {
   /// they must stay valid until it completes. Does not suspend when the kernel takes them at once.
   [[nodiscard]] send_operation send(std::span<const std::byte> bytes) noexcept;
 
-  /// One send(2) without waiting: the bytes taken (0 when the socket is full) or the error.
-  sent try_send(std::span<const std::byte> bytes) noexcept;
+  /// One send(2) without waiting: the bytes taken (0 when the socket is full) or the error. What
+  /// lies elsewhere may go `behind` them, by one sendmsg(2).
+  sent try_send(std::span<const std::byte> bytes, std::span<const std::byte> behind = {}) noexcept;
 
   /// From now on a wait that lasts beyond `when` ends with std::errc::timed_out; once passed, so
   /// does every later wait, until it is set anew. Cheap (a store): may be called for every request.

@@ -9,8 +9,10 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +31,15 @@ inline long receive(int fd, void* into, std::size_t size) noexcept {
 inline long send(int fd, const void* from, std::size_t size) noexcept {
   return result(
       ::syscall(SYS_sendto, fd, from, size, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, nullptr));
+}
+
+/// Both, one behind the other.
+inline long send(int fd, iovec first, iovec second) noexcept {
+  std::array<iovec, 2> both{first, second};
+  msghdr message{};
+  message.msg_iov = both.data();
+  message.msg_iovlen = both.size();
+  return result(::syscall(SYS_sendmsg, fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 inline long epoll_wait(int set, epoll_event* events, int capacity, int timeout_ms) noexcept {

@@ -127,9 +127,16 @@ awaitable<sent> stream::send(std::span<const std::byte> bytes) {
   co_return all;
 }
 
-sent stream::try_send(std::span<const std::byte> bytes) noexcept {
+sent stream::try_send(std::span<const std::byte> bytes,
+                      std::span<const std::byte> behind) noexcept {
   sent result;
-  result.bytes = state_->socket_.write_some(asio::buffer(bytes.data(), bytes.size()), result.error);
+  const auto first = asio::buffer(bytes.data(), bytes.size());
+  if (behind.empty()) {
+    result.bytes = state_->socket_.write_some(first, result.error);
+  } else {
+    const std::array both{first, asio::buffer(behind.data(), behind.size())};
+    result.bytes = state_->socket_.write_some(both, result.error);
+  }
   if (result.error == asio::error::would_block) result.error = {};
   return result;
 }

@@ -122,7 +122,8 @@ class stream final : public socket {
 
   awaitable<received> receive();
   awaitable<sent> send(std::span<const std::byte> bytes);
-  sent try_send(std::span<const std::byte> bytes) noexcept override;
+  sent try_send(std::span<const std::byte> bytes,
+                std::span<const std::byte> behind) noexcept override;
   void deadline(clock::time_point when) noexcept override { state_->deadline_ = when; }
   /// Whose listener makes no room.
   void idle(clock::time_point /*since*/, clock::time_point until) noexcept override {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // An HTTP/1.1 connection: parse what was received, route, append the answer to the worker's output
 // buffer, and after all the requests of one receive a single send. In the ordinary case nothing is
-// kept between two receives but the parser. What all connections have in common, and the invariants
-// C1 to C3, are net/connection.hpp's; here kept_ is what is not parsed yet.
+// kept between two receives but the parser. A large body is not copied: it is the last of its send,
+// from where it lies, and what the kernel does not take stays there. What all connections have in
+// common, and the invariants C1 to C3, are net/connection.hpp's; here kept_ is what is not parsed
+// yet.
 #include "http/h1/connection.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -90,8 +94,10 @@ class http1_connection final : public connection {
     std::size_t used = 0;   ///< Bytes of the input.
     unsigned answered = 0;  ///< Requests.
     bool from_lane = false;
-    bool late = false;  ///< Requests wait too long for a worker.
-    bool shed = false;  ///< The one at hand is turned away for that.
+    bool late = false;        ///< Requests wait too long for a worker.
+    bool shed = false;        ///< The one at hand is turned away for that.
+    std::string_view body{};  ///< Of the last answer, where it is large: goes behind the output.
+    byte_buffer body_in{};    ///< Where it lies, if that is not the worker's.
   };
 
   next take_first(const received& got);
@@ -103,7 +109,8 @@ class http1_connection final : public connection {
   void answer_request(bool more, turn& result, worker_local& worker, clock::time_point now);
   [[nodiscard]] bool is_over(microseconds slice, const turn& what) const noexcept;
   next refuse(status code, next then);
-  next flush(worker_local& worker, const turn& what);
+  next flush(worker_local& worker, turn& what);
+  [[nodiscard]] bool keep_unsent_of(const worker_local& worker, turn& what, std::size_t taken);
   void set_deadline(clock::time_point now, bool progress) noexcept;
   [[nodiscard]] bool is_idle() const noexcept { return parser_.where() == parser::phase::idle; }
 
@@ -159,7 +166,7 @@ next http1_connection::take_first(const received& got) {
 next http1_connection::take_bytes(std::string_view input) {
   worker_local& worker = this_worker();
   common_.metrics.here().received(input.size());
-  const turn result = answer(input, worker);
+  turn result = answer(input, worker);
   if (comes_back(result.then)) {
     kept_.assign(input.substr(result.used));
     memory_.set_anyway(memory::headers, kept_.size());  // no more than a receive brings
@@ -170,14 +177,15 @@ next http1_connection::take_bytes(std::string_view input) {
 
 next http1_connection::go_on() {
   worker_local& worker = this_worker();
-  const turn result = answer(kept_, worker);
+  turn result = answer(kept_, worker);
+  const next then = flush(worker, result);  // a body may lie in kept_
   if (comes_back(result.then)) {
     kept_.erase(0, result.used);
   } else {
     std::string().swap(kept_);
     memory_.set_anyway(memory::headers, 0);
   }
-  return flush(worker, result);
+  return then;
 }
 
 /// The peer will send no more. All whole requests have been answered.
@@ -216,7 +224,8 @@ next http1_connection::refuse(status code, next then) {
   const metrics::ticks begun = metrics::now_ticks();
   append_last(error_response(code), common_, worker);
   if (common_.log != nullptr) note(common_, socket_, nullptr, false, error_response(code), begun);
-  return flush(worker, {.begun = begun, .started = begun, .then = then, .answered = 1});
+  turn result{.begun = begun, .started = begun, .then = then, .answered = 1};
+  return flush(worker, result);
 }
 
 /// Appends answers to the worker's output until the input, or this connection's turn, is over. The
@@ -278,15 +287,21 @@ void http1_connection::answer_request(bool more, turn& result, worker_local& wor
   if (!brief) common_.times.note(route_, metrics::now_ticks() - begun);
   // While draining the last whole request of the input is the connection's last.
   const bool keep = parser_.keep_alive() && (more || !common_.drain.is_draining());
+  const bool is_head = asked.verb == method::head;
+  const bool is_large = !is_head && reply.body.size() >= body_bytes_apart;
   write_response(
       worker.output, reply,
-      {.keep_alive = keep, .http_1_0 = parser_.http_1_0(), .head_only = asked.verb == method::head},
+      {.keep_alive = keep, .http_1_0 = parser_.http_1_0(), .head_only = is_head || is_large},
       worker.date.line(now));
   // A peer that asked for the end, and sent no more, has nothing on its way that close() could
   // collide with.
   if (!keep) result.then = more || parser_.keep_alive() ? next::linger : next::close;
   if (common_.log != nullptr) [[unlikely]]
     note(common_, socket_, &asked, parser_.http_1_0(), reply, result.begun);
+  if (is_large) {
+    result.body = reply.body;
+    result.body_in = parser_.take_gathered();
+  }
   parser_.release();
 
   common_.metrics.here().request(route_, number_of(reply.code));
@@ -297,7 +312,7 @@ void http1_connection::answer_request(bool more, turn& result, worker_local& wor
   const bool lasted = look && is_over(result.from_lane ? lane_slice : pipeline_slice, result) &&
                       !(result.from_lane && common_.times.is_long(route_));
   const bool over = result.answered == common_.limits.pipeline_max ||
-                    worker.output.size() > output_bytes_max || lasted;
+                    worker.output.size() > output_bytes_max || is_large || lasted;
   if (keep && more && over) result.then = next::go_on;
 }
 
@@ -308,29 +323,46 @@ bool http1_connection::is_over(microseconds slice, const turn& what) const noexc
 }
 
 /// Sends what the worker's output holds, as far as that goes without waiting.
-next http1_connection::flush(worker_local& worker, const turn& what) {
+next http1_connection::flush(worker_local& worker, turn& what) {
   if (worker.output.empty()) return what.then;
-  const sent taken = socket_.try_send(worker.output.bytes());
+  const sent taken = socket_.try_send(worker.output.bytes(), std::as_bytes(std::span(what.body)));
   metrics::slot& counters = common_.metrics.here();
   counters.sent(taken.bytes);
   counters.answered(what.answered, metrics::now_ticks() - what.begun);
   if (taken.error) return next::close;
-  if (taken.bytes < worker.output.size()) {
-    if (!memory_.set(memory::output, worker.output.size() - taken.bytes)) {
-      socket_.reset_on_close();
-      return next::close;
-    }
-    unsent_.assign(worker.output.view().substr(taken.bytes));
+  if (taken.bytes < worker.output.size() + what.body.size() &&
+      !keep_unsent_of(worker, what, taken.bytes)) {
+    socket_.reset_on_close();
+    return next::close;
   }
-  settle(worker.output, common_.http2.memory, 0);
+  put_away(std::move(what.body_in), memory_.budget());
+  settle(worker.output, memory_.budget(), 0);
   return what.then;
+}
+
+/// What the kernel did not take. A large rest of a body stays in the request's buffer. False: there
+/// is no memory for it.
+bool http1_connection::keep_unsent_of(const worker_local& worker, turn& what, std::size_t taken) {
+  const std::size_t of_output = std::min(taken, worker.output.size());
+  const std::string_view output = worker.output.view().substr(of_output);
+  const std::string_view body = what.body.substr(taken - of_output);
+  const bool stays = output.empty() && body.size() >= body_bytes_apart && what.body_in.has(body);
+  const std::size_t bytes =
+      stays ? what.body_in.capacity() : buffer_bytes(output.size() + body.size());
+  if (!memory_.set(memory::output, bytes)) return false;
+  if (stays) {
+    keep_unsent(body, std::move(what.body_in));
+  } else {
+    keep_unsent(output, body, memory_.budget());
+  }
+  return true;
 }
 
 next http1_connection::take_sent(const sent& what, next then) {
   metrics::slot& counters = common_.metrics.here();
   counters.sent(what.bytes);
-  then = took(what, then, counters);
   memory_.set_anyway(memory::output, 0);
+  then = took(what, then, counters, memory_.budget());
   if (what.error) return then;
   // Time spent sending is not the peer's idleness, but a request that has begun goes on being
   // waited for.
@@ -367,7 +399,7 @@ void factory::refuse(socket& accepted) const {
   if (common_.log != nullptr) {
     note(common_, accepted, nullptr, false, busy_response(), metrics::now_ticks());
   }
-  const sent taken = accepted.try_send(worker.output.bytes());
+  const sent taken = accepted.try_send(worker.output.bytes(), {});
   common_.metrics.here().sent(taken.bytes);
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "http/h1/line_scan.hpp"
 #include "http/limits.hpp"
@@ -55,6 +56,10 @@ class parser : private llhttp_t {
 
   /// After `refused`: the status to answer with before the connection closes.
   [[nodiscard]] status refusal() const noexcept { return refusal_; }
+
+  /// What was gathered of the request: its views stay valid as long as this does, also behind
+  /// release().
+  [[nodiscard]] byte_buffer take_gathered() noexcept { return std::move(gathered_); }
 
   /// The request is answered: frees what was gathered of it, and makes ready for the next one.
   void release() noexcept;

@@ -12,7 +12,7 @@ namespace bwos::server::h1 {
 struct framing {
   bool keep_alive = true;
   bool http_1_0 = false;   ///< The request was: keeping alive has to be said.
-  bool head_only = false;  ///< The answer to HEAD: the length that GET would have, and no body.
+  bool head_only = false;  ///< The answer to HEAD, or the body is sent from where it lies.
 };
 
 /// Appends one response.

@@ -161,15 +161,16 @@ next http2_connection::send_all(byte_buffer& output) {
     more = endpoint_.pull(output);
     if (output.empty()) break;
     common_.metrics.here().count(metrics::grpc::sends);  // before anybody can have the bytes
-    const sent taken = socket_.try_send(output.bytes());
+    const sent taken = socket_.try_send(output.bytes(), {});
     count_bytes(taken);
     if (taken.error) return next::close;
     if (taken.bytes < output.size()) {
-      if (!endpoint_.may_keep_unsent(output.size() - taken.bytes)) {
+      const std::string_view rest = output.view().substr(taken.bytes);
+      if (!endpoint_.may_keep_unsent(buffer_bytes(rest.size()))) {
         socket_.reset_on_close();
         return next::close;
       }
-      unsent_.assign(output.view().substr(taken.bytes));
+      keep_unsent(rest, {}, common_.memory);
       return next::go_on;
     }
     output.clear(output_bytes_kept);
@@ -187,7 +188,7 @@ next http2_connection::take_sent(const sent& what, next then) {
   count_bytes(what);
   deadline_ = {};
   static_cast<void>(endpoint_.may_keep_unsent(0));
-  return took(what, then, common_.metrics.here());
+  return took(what, then, common_.metrics.here(), common_.memory);
 }
 
 void http2_connection::count_bytes(const sent& what) const {

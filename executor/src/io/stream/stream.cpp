@@ -51,8 +51,20 @@ void stream::reset_on_close() noexcept {
   ::setsockopt(descriptor_->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
-sent stream::try_send(std::span<const std::byte> bytes) noexcept {
-  const long taken = system_call::send(descriptor_->fd, bytes.data(), bytes.size());
+namespace {
+
+/// Which are only read.
+iovec part_of(std::span<const std::byte> bytes) noexcept {
+  return {.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
+}
+
+}  // namespace
+
+sent stream::try_send(std::span<const std::byte> bytes,
+                      std::span<const std::byte> behind) noexcept {
+  const int fd = descriptor_->fd;
+  const long taken = behind.empty() ? system_call::send(fd, bytes.data(), bytes.size())
+                                    : system_call::send(fd, part_of(bytes), part_of(behind));
   if (taken >= 0) return {.bytes = static_cast<std::size_t>(taken), .error = {}};
   if (taken == -EAGAIN) return {};
   return {.bytes = 0, .error = {static_cast<int>(-taken), std::system_category()}};
