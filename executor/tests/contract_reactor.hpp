@@ -333,6 +333,48 @@ TEST_P(reactor_contract, sends_and_receives_on_whichever_worker_runs_the_connect
   EXPECT_GT(stolen, 10U);
 }
 
+/// What comes lies where the receiver wants it, or elsewhere; it is sent from two places.
+TEST_P(reactor_contract, receives_into_memory_of_the_callers) {
+  const std::string text = pattern(sanitized ? 1 << 18 : 1 << 20);
+  options small = settings();
+  small.receive_bytes = 4096;
+  test_server server(small, [&](stream peer) -> task<void> {
+    std::vector<std::byte> kept(text.size());
+    for (std::size_t size = 0; size < kept.size();) {
+      const std::span<std::byte> room =
+          std::span(kept).subspan(size, std::min<std::size_t>(kept.size() - size, 10'000));
+      const received got = co_await peer.receive(room);
+      if (got.error || got.end()) co_return;
+      if (got.bytes.data() != room.data()) {
+        EXPECT_LE(got.bytes.size(), kept.size() - size);
+        std::ranges::copy(got.bytes, kept.begin() + static_cast<std::ptrdiff_t>(size));
+      } else {
+        EXPECT_LE(got.bytes.size(), room.size());
+      }
+      size += got.bytes.size();
+    }
+    std::span<const std::byte> rest(kept);
+    while (!rest.empty()) {  // ends: where a piece is not taken it waits for the next
+      const auto first = rest.first(std::min<std::size_t>(rest.size(), 1000));
+      const auto behind =
+          rest.subspan(first.size(), std::min<std::size_t>(rest.size() - first.size(), 30'000));
+      const sent some = peer.try_send(first, behind);
+      if (some.error) co_return;
+      EXPECT_LE(some.bytes, first.size() + behind.size());
+      rest = rest.subspan(some.bytes);
+      if (some.bytes > 0) continue;
+      const sent one = co_await peer.send(rest.first(1));
+      if (one.error) co_return;
+      rest = rest.subspan(1);
+    }
+  });
+  tcp_client client(server.address);
+  std::thread sender([&] { EXPECT_TRUE(client.send(text)); });
+  const std::string got = client.receive(text.size());
+  sender.join();
+  EXPECT_TRUE(got == text);
+}
+
 TEST_P(reactor_contract, allocates_nothing_for_round_trips_and_timers_once_warm) {
   std::atomic<int> ended{0};
   test_server server(settings(), [](stream peer) -> task<void> {

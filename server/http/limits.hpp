@@ -59,6 +59,11 @@ inline constexpr std::size_t body_bytes_ahead = 256 * 1024;
 /// above what a longer system call costs, and the answers behind it wait for another one.
 inline constexpr std::size_t body_bytes_apart = 32 * 1024;
 
+/// So much of a body that is yet to come is received straight to where the body is gathered. Less
+/// is received as all else is, with what may come behind it. A guess: what copying it costs is what
+/// a system call does.
+inline constexpr std::size_t body_bytes_direct = 16 * 1024;
+
 /// A worker's output buffer that became larger than this is freed after the batch (guessed: more
 /// than the answers of a batch take, but for what one may exceed it by).
 inline constexpr std::size_t output_bytes_kept = 256 * 1024;

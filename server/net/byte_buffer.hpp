@@ -45,6 +45,10 @@ class byte_buffer {
     return order(data_.get(), text.data()) && order(text.data() + text.size(), data_.get() + size_);
   }
 
+  /// What can be written without growing.
+  [[nodiscard]] std::span<std::byte> room() noexcept {
+    return std::as_writable_bytes(std::span(data_.get(), capacity_)).subspan(size_);
+  }
   /// Room for `bytes` more; what is written there counts once advance() says how much it was.
   char* prepare(std::size_t bytes) {
     if (capacity_ - size_ < bytes) grow(bytes);

@@ -64,7 +64,7 @@ task<void> serve(stream accepted, const connection_factory& of) {
       for (;;) {  // ends: every wait has a deadline, but those for handlers
         if (!served->unsent().empty()) then = co_await send_rest(*on, *served, then);
         if (then == next::receive) {
-          const received got = co_await (*on).receive();
+          const received got = co_await (*on).receive(served->room());
           then = served->take(got);
         } else if (then == next::go_on) {
           co_await of.workers.yield();

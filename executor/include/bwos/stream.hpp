@@ -73,8 +73,9 @@ class stream {
 
   /// Awaitable of `received`. The bytes lie in a buffer of the worker (epoll) or of the ring
   /// (io_uring): they are valid until this coroutine next suspends (on anything) or receives again;
-  /// keep a copy of what must live longer.
-  [[nodiscard]] receive_operation receive() noexcept;
+  /// keep a copy of what must live longer. Where `into` is not empty they may lie there: what epoll
+  /// receives does, and is no more than that holds. It must stay valid until the receive completes.
+  [[nodiscard]] receive_operation receive(std::span<std::byte> into = {}) noexcept;
 
   /// Awaitable of `sent`. Sends all of `bytes` (MSG_NOSIGNAL), waiting while the socket is full;
   /// they must stay valid until it completes. Does not suspend when the kernel takes them at once.
@@ -141,11 +142,13 @@ class [[nodiscard]] stream::receive_operation : detail::socket_operation {
 
  private:
   friend stream;
-  explicit receive_operation(descriptor* socket) noexcept : socket_operation(&on_ready, socket) {}
+  receive_operation(descriptor* socket, std::span<std::byte> into) noexcept
+      : socket_operation(&on_ready, socket), into_(into) {}
   static void on_ready(continuation& self, disposition how) noexcept;
   bool attempt(bool notified) noexcept;
   bool suspend() noexcept;
 
+  const std::span<std::byte> into_;
   received result_;
 };
 
@@ -171,8 +174,8 @@ class [[nodiscard]] stream::send_operation : detail::socket_operation {
   sent result_;
 };
 
-inline stream::receive_operation stream::receive() noexcept {
-  return receive_operation(descriptor_);
+inline stream::receive_operation stream::receive(std::span<std::byte> into) noexcept {
+  return receive_operation(descriptor_, into);
 }
 inline stream::send_operation stream::send(std::span<const std::byte> bytes) noexcept {
   return send_operation(descriptor_, bytes);

@@ -68,8 +68,9 @@ class reactor {
   virtual void close(descriptor& socket) noexcept = 0;
   /// Bytes, an end or an error into `result`: true. Nothing there yet: false, wait for waiting_in.
   /// The bytes are valid until the next receive on this descriptor or, epoll, until the worker runs
-  /// another continuation.
-  virtual bool receive(descriptor& socket, received& result) noexcept = 0;
+  /// another continuation; unless they lie in `into`, which may be empty.
+  virtual bool receive(descriptor& socket, std::span<std::byte> into,
+                       received& result) noexcept = 0;
   /// Suspends the runner, see descriptor::wait.
   virtual bool wait(descriptor& socket, std::uint32_t direction, continuation& work) noexcept = 0;
 

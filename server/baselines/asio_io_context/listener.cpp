@@ -59,7 +59,7 @@ awaitable<void> serve_all(stream& on, const connection_factory& of) {
   for (;;) {  // ends: every wait has a deadline
     if (!served->unsent().empty()) then = co_await send_rest(on, *served, then);
     if (then == next::receive) {
-      const received got = co_await on.receive();
+      const received got = co_await on.receive(served->room());
       then = served->take(got);
     } else if (then == next::go_on) {
       co_await io_context_executor::yield();

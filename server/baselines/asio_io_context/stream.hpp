@@ -87,6 +87,7 @@ class socket_state : public std::enable_shared_from_this<socket_state> {
   wait_for waiting_ = wait_for::nothing;
   bool interrupted_ = false;
   bool closed_ = false;
+  std::span<std::byte> into_;  // of the receive at hand
   std::array<std::byte, receive_bytes> buffer_;
 };
 
@@ -120,7 +121,7 @@ class stream final : public socket {
     if (state_) state_->close();
   }
 
-  awaitable<received> receive();
+  awaitable<received> receive(std::span<std::byte> into = {});
   awaitable<sent> send(std::span<const std::byte> bytes);
   sent try_send(std::span<const std::byte> bytes,
                 std::span<const std::byte> behind) noexcept override;

@@ -74,6 +74,7 @@ class http1_connection final : public connection {
     set_deadline(clock::now(), true);
   }
 
+  [[nodiscard]] std::span<std::byte> room() override { return parser_.room(); }
   [[nodiscard]] next take(const received& got) override;
   [[nodiscard]] next go_on() override;
   void set_write_deadline() noexcept override {

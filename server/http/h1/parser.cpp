@@ -390,6 +390,21 @@ bool parser::skip_authority() noexcept {
   return end > begin && is_host(target.substr(begin, end - begin));
 }
 
+/// llhttp counts down to the body's end.
+std::span<std::byte> parser::room() {
+  const bool is_known = phase_ == phase::body && (flags & F_CONTENT_LENGTH) != 0;
+  if (!is_known || !gathering_ || content_length < body_bytes_direct) return {};
+  if (gathered_.room().empty() && !make_room(1)) return {};
+  const std::span<std::byte> behind = gathered_.room();
+  return behind.first(std::min<std::size_t>(behind.size(), content_length));
+}
+
+/// Whether a piece of the body lies where room() was.
+bool parser::is_gathered(const char* at, std::size_t length) noexcept {
+  const std::span<std::byte> behind = gathered_.room();
+  return at == reinterpret_cast<const char*>(behind.data()) && length <= behind.size();
+}
+
 /// Adds a piece to the body: in place if it lies behind what came before, else by gathering.
 int parser::take_body(const char* at, std::size_t length) {
   if (!gathering_) {
@@ -401,8 +416,12 @@ int parser::take_body(const char* at, std::size_t length) {
     if (!gather()) return fail(status::service_unavailable);
   }
   if (body_.length == 0) body_.begin = narrow(gathered_.size());
-  if (!make_room(length)) return fail(status::service_unavailable);
-  gathered_.append({at, length});
+  if (is_gathered(at, length)) {
+    gathered_.advance(length);
+  } else {
+    if (!make_room(length)) return fail(status::service_unavailable);
+    gathered_.append({at, length});
+  }
   base_ = gathered_.data();
   body_.length += narrow(length);
   return 0;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -45,6 +46,10 @@ class parser : private llhttp_t {
   /// Reads up to the end of one request. The input is not empty; it need not outlive the call
   /// unless the outcome is `request`.
   result feed(std::string_view input);
+
+  /// Where the rest of a body may be received, to be fed from there without being copied. Empty:
+  /// it is small, or nobody knows how much comes, or there is no memory. Throws std::bad_alloc.
+  [[nodiscard]] std::span<std::byte> room();
 
   /// The request just read, valid until release() as long as the input is.
   [[nodiscard]] const request& current() const noexcept { return request_; }
@@ -119,6 +124,7 @@ class parser : private llhttp_t {
   int take_body(const char* at, std::size_t length);
   [[nodiscard]] std::size_t room_for(std::size_t bytes) const noexcept;
   [[nodiscard]] bool make_room(std::size_t bytes);
+  [[nodiscard]] bool is_gathered(const char* at, std::size_t length) noexcept;
   [[nodiscard]] bool gather();
   void gather_parts();
   void describe() noexcept;

@@ -149,8 +149,9 @@ void epoll_reactor::close(descriptor& socket) noexcept {
   recycle(socket);
 }
 
-bool epoll_reactor::receive(descriptor& socket, received& result) noexcept {
-  const std::span<std::byte> into = current_worker()->scratch;
+bool epoll_reactor::receive(descriptor& socket, std::span<std::byte> into,
+                            received& result) noexcept {
+  if (into.empty()) into = current_worker()->scratch;
   constexpr std::uint32_t ready = descriptor::readable | descriptor::hangup;
   const std::uint32_t seen = socket.look() & ready;
   if (seen != 0) socket.consume(ready);
