@@ -3,8 +3,9 @@
 // to the system when one is freed, and the next one has them mapped anew, page by page: 66 faults
 // and half of the CPU for 256 KiB echoed.
 //
-// Each has one of few sizes, so that what one body leaves fits another. What a thread keeps is
-// charged as `buffers`, what is taken by whoever takes it.
+// Each has one of few sizes, so that what one body leaves fits another. A body may end on another
+// thread than it has begun on: what is more than a thread keeps goes to the others by way of the
+// budget. What is kept is charged as `buffers`, what is taken by whoever takes it.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +19,8 @@ namespace bwos::server {
 
 /// Smaller buffers are not kept: malloc() does well with them.
 inline constexpr std::size_t kept_buffer_bytes_min = 32 * 1024;
-/// What a thread keeps at most. Buffers in use do not count, so it need only be as much as the
-/// number of those varies (256 KiB echoed over 100 connections: 7 page faults a request with 4 MiB,
-/// 3 with 8 or 16).
-inline constexpr std::size_t kept_bytes_max = 8 * 1024 * 1024;
+/// What a thread keeps at most: a few bodies of --body-bytes-max's default.
+inline constexpr std::size_t kept_bytes_max = 4 * 1024 * 1024;
 
 /// The size of a buffer for `bytes`: a power of two, and above that what stands before a body.
 constexpr std::size_t buffer_bytes(std::size_t bytes) noexcept {
@@ -33,7 +32,7 @@ constexpr std::size_t buffer_bytes(std::size_t bytes) noexcept {
 /// An empty buffer of buffer_bytes(bytes), which the caller has charged. Throws std::bad_alloc.
 [[nodiscard]] byte_buffer take_buffer(std::size_t bytes, memory_budget& memory);
 /// What nobody needs any more, and the caller no longer charges. While memory is tight all that the
-/// thread has is freed.
+/// thread has, and what is spare, is freed.
 void put_away(byte_buffer used, memory_budget& memory) noexcept;
 
 }  // namespace bwos::server

@@ -111,6 +111,33 @@ void memory_budget::keep_buffer(std::size_t which, std::size_t bytes) noexcept {
   mine->buffers[which] = bytes;
 }
 
+void memory_budget::put_spare(byte_buffer used) noexcept {
+  const std::size_t capacity = used.capacity();
+  const std::size_t room = is_tight() ? 0 : spare_bytes_max;
+  const std::lock_guard lock(spare_lock_);
+  const std::size_t before = spare_.bytes();
+  while (!spare_.empty() && !spare_.has_room(capacity, room)) {
+    static_cast<void>(spare_.take_oldest());
+  }
+  if (spare_.has_room(capacity, room)) spare_.put(std::move(used));
+  const std::size_t now = spare_.bytes();
+  if (now > before) {
+    take_anyway(memory::buffers, now - before);
+  } else {
+    give_back(memory::buffers, before - now);
+  }
+}
+
+byte_buffer memory_budget::take_spare(std::size_t capacity) noexcept {
+  byte_buffer taken;
+  {
+    const std::lock_guard lock(spare_lock_);
+    taken = spare_.take(capacity);
+  }
+  if (taken.capacity() > 0) give_back(memory::buffers, taken.capacity());
+  return taken;
+}
+
 memory_budget::totals memory_budget::total() const noexcept {
   // Numbers of about the same moment.
   const auto read = [](const auto& counter) noexcept {

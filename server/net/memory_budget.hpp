@@ -26,6 +26,8 @@
 #include <mutex>
 
 #include "base/thread_slots.hpp"
+#include "net/buffer_list.hpp"
+#include "net/byte_buffer.hpp"
 
 namespace bwos::server {
 
@@ -70,6 +72,14 @@ class memory_budget {
   /// now.
   void keep_buffer(std::size_t which, std::size_t bytes) noexcept;
   static constexpr std::size_t thread_buffers = 3;
+
+  /// A buffer for another thread, which is charged as `buffers` meanwhile. While memory is tight
+  /// all such are freed.
+  void put_spare(byte_buffer used) noexcept;
+  /// One of them, which is charged no more; without capacity: there is none of that.
+  [[nodiscard]] byte_buffer take_spare(std::size_t capacity) noexcept;
+  /// As much as the buffers in use may become fewer by (a guess: 31 of 256 KiB).
+  static constexpr std::size_t spare_bytes_max = 8 * 1024 * 1024;
 
   /// More than three quarters are taken.
   [[nodiscard]] bool is_tight() const noexcept { return is_tight(sum()); }
@@ -128,6 +138,8 @@ class memory_budget {
   slot others_;  // of threads without memory for one of their own
   thread_slots<slot> slots_;
   std::array<shard, 16> shards_;
+  std::mutex spare_lock_;
+  buffer_list spare_;  // under it
 };
 
 /// What one connection keeps. It is registered with its budget as long as it lives, so that its
