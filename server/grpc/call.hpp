@@ -21,6 +21,7 @@
 
 #include "base/counters.hpp"
 #include "base/mean_time.hpp"
+#include "base/thread_memory.hpp"
 #include "grpc/batch_turn.hpp"
 #include "grpc/call_state.hpp"
 #include "grpc/compression.hpp"
@@ -65,7 +66,8 @@ struct calls_entry {
 class call final : public h2::stream,
                    public rpc::context,
                    public h2::handed_on_stream,
-                   public calls_entry {
+                   public calls_entry,
+                   public in_thread_memory {
  public:
   using clock = std::chrono::steady_clock;
 

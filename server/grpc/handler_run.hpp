@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/thread_memory.hpp"
+
 namespace bwos::server::rpc {
 
 class call;
@@ -45,7 +47,7 @@ class handler_run {
 };
 
 /// Root of the chain that a suspended handler waits at the end of: discarding that destroys it.
-class handler_run::promise_type : public bwos::detail::root_link {
+class handler_run::promise_type : public bwos::detail::root_link, public in_thread_memory {
   struct end_awaiter {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<promise_type> frame) const noexcept {

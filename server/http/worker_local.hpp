@@ -35,8 +35,11 @@ struct worker_local {
 };
 
 /// An output buffer of the thread, whose bytes have been sent or moved: its memory is charged, or
-/// given up while there is little. `which`: of memory_budget::thread_buffers.
-void settle(byte_buffer& output, memory_budget& memory, std::size_t which) noexcept;
+/// given up while there is little.
+void settle(byte_buffer& output, memory_budget& memory, thread_buffer which) noexcept;
+
+/// The same of what the thread keeps for its next streams (base/thread_memory.hpp).
+void settle_thread_memory(memory_budget& memory) noexcept;
 
 /// Not inlined, so that no compiler keeps the address of one thread's across a suspension (C1).
 [[gnu::noinline]] worker_local& this_worker() noexcept;

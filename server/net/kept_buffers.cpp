@@ -8,9 +8,6 @@
 namespace bwos::server {
 namespace {
 
-/// Number of the kept ones among memory_budget::thread_buffers.
-constexpr std::size_t which = 2;
-
 thread_local buffer_list kept;
 
 }  // namespace
@@ -20,7 +17,7 @@ byte_buffer take_buffer(std::size_t bytes, memory_budget& memory) {
   if (capacity < kept_buffer_bytes_min || capacity > kept_bytes_max) return byte_buffer(capacity);
   byte_buffer taken = kept.take(capacity);
   if (taken.capacity() > 0) {
-    memory.keep_buffer(which, kept.bytes());
+    memory.keep_buffer(thread_buffer::bodies, kept.bytes());
     return taken;
   }
   taken = memory.take_spare(capacity);
@@ -36,7 +33,7 @@ void put_away(byte_buffer used, memory_budget& memory) noexcept {
     memory.put_spare(kept.take_oldest());
   }
   if (!is_tight) kept.put(std::move(used));
-  memory.keep_buffer(which, kept.bytes());
+  memory.keep_buffer(thread_buffer::bodies, kept.bytes());
 }
 
 }  // namespace bwos::server

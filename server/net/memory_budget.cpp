@@ -103,12 +103,13 @@ void memory_budget::give_back(memory what, std::size_t bytes) noexcept {
   count(mine, what, -static_cast<std::int64_t>(bytes));
 }
 
-void memory_budget::keep_buffer(std::size_t which, std::size_t bytes) noexcept {
+void memory_budget::keep_buffer(thread_buffer which, std::size_t bytes) noexcept {
   slot* const mine = here();
-  if (mine == nullptr || mine->buffers[which] == bytes) return;
-  give_back(memory::buffers, std::exchange(mine->buffers[which], 0));
+  if (mine == nullptr) return;
+  std::size_t& before = mine->buffers[static_cast<std::size_t>(which)];
+  if (before == bytes) return;
+  give_back(memory::buffers, std::exchange(before, bytes));
   take_anyway(memory::buffers, bytes);
-  mine->buffers[which] = bytes;
 }
 
 void memory_budget::put_spare(byte_buffer used) noexcept {

@@ -38,6 +38,10 @@ enum class memory : std::uint8_t { connections, headers, bodies, messages, outpu
 inline constexpr std::array<const char*, 6> memory_names{"connections", "headers", "bodies",
                                                          "messages",    "output",  "buffers"};
 
+/// What a thread keeps for what comes next, each charged by itself as memory::buffers.
+enum class thread_buffer : std::uint8_t { http1_output, http2_output, bodies, objects };
+inline constexpr std::size_t thread_buffers = 4;
+
 class memory_account;
 
 /// All members: any thread. Outlives the accounts, and the threads that charge.
@@ -68,10 +72,8 @@ class memory_budget {
   void take_anyway(memory what, std::size_t bytes) noexcept;
   void give_back(memory what, std::size_t bytes) noexcept;
 
-  /// A buffer that the calling thread keeps, or several, one of thread_buffers, has so much memory
-  /// now.
-  void keep_buffer(std::size_t which, std::size_t bytes) noexcept;
-  static constexpr std::size_t thread_buffers = 3;
+  /// What the calling thread keeps of that kind has so much memory now.
+  void keep_buffer(thread_buffer which, std::size_t bytes) noexcept;
 
   /// A buffer for another thread, which is charged as `buffers` meanwhile. While memory is tight
   /// all such are freed.

@@ -337,7 +337,7 @@ next http1_connection::flush(worker_local& worker, turn& what) {
     return next::close;
   }
   put_away(std::move(what.body_in), memory_.budget());
-  settle(worker.output, memory_.budget(), 0);
+  settle(worker.output, memory_.budget(), thread_buffer::http1_output);
   return what.then;
 }
 

@@ -150,7 +150,8 @@ next http2_connection::read(std::span<const std::byte> bytes, clock::time_point 
 
 next http2_connection::flush(byte_buffer& output) {
   const next then = send_all(output);
-  settle(output, common_.memory, 1);
+  settle(output, common_.memory, thread_buffer::http2_output);
+  settle_thread_memory(common_.memory);
   return then;
 }
 

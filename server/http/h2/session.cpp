@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
 #include <vector>
+
+#include "base/thread_memory.hpp"
 
 namespace bwos::server::h2 {
 namespace {
@@ -29,6 +32,21 @@ std::unique_ptr<nghttp2_option, option_deleter> options_of(const limits& bounds)
   nghttp2_option_set_server_fallback_rfc7540_priorities(made, 0);
   nghttp2_option_set_max_outbound_ack(made, bounds.acks_max);
   return owned;
+}
+
+/// nghttp2's objects are in the lists of the thread that runs the session.
+nghttp2_mem thread_lists() noexcept {
+  return {
+      .mem_user_data = nullptr,
+      .malloc = [](std::size_t size, void*) { return thread_memory::allocate(size); },
+      .free = [](void* memory, void*) { thread_memory::deallocate(memory); },
+      .calloc = [](std::size_t count, std::size_t each, void*) -> void* {
+        if (each != 0 && count > thread_memory::block_bytes_max / each)
+          return std::calloc(count, each);
+        void* const made = thread_memory::allocate(count * each);
+        return made == nullptr ? nullptr : std::memset(made, 0, count * each);
+      },
+      .realloc = [](void* memory, std::size_t size, void*) { return std::realloc(memory, size); }};
 }
 
 std::uint8_t* bytes_of(std::string_view text) noexcept {
@@ -355,7 +373,9 @@ struct session::callbacks {
 
 session::session(application& owner, const limits& bounds) : owner_(owner), limits_(bounds) {
   const auto options = options_of(bounds);
-  if (nghttp2_session_server_new2(&session_, callbacks::table(), this, options.get()) != 0) {
+  nghttp2_mem memory = thread_lists();
+  if (nghttp2_session_server_new3(&session_, callbacks::table(), this, options.get(), &memory) !=
+      0) {
     throw std::bad_alloc();
   }
   const std::array<nghttp2_settings_entry, 3> ours{{
