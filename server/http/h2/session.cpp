@@ -5,13 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
 #include <vector>
-
-#include "base/thread_memory.hpp"
 
 namespace bwos::server::h2 {
 namespace {
@@ -34,19 +31,18 @@ std::unique_ptr<nghttp2_option, option_deleter> options_of(const limits& bounds)
   return owned;
 }
 
-/// nghttp2's objects are in the lists of the thread that runs the session.
-nghttp2_mem thread_lists() noexcept {
-  return {
-      .mem_user_data = nullptr,
-      .malloc = [](std::size_t size, void*) { return thread_memory::allocate(size); },
-      .free = [](void* memory, void*) { thread_memory::deallocate(memory); },
-      .calloc = [](std::size_t count, std::size_t each, void*) -> void* {
-        if (each != 0 && count > thread_memory::block_bytes_max / each)
-          return std::calloc(count, each);
-        void* const made = thread_memory::allocate(count * each);
-        return made == nullptr ? nullptr : std::memset(made, 0, count * each);
-      },
-      .realloc = [](void* memory, std::size_t size, void*) { return std::realloc(memory, size); }};
+session_memory& memory_of(void* user) noexcept {
+  return *static_cast<session_memory*>(user);
+}
+
+nghttp2_mem hooks_of(session_memory& memory) noexcept {
+  return {.mem_user_data = &memory,
+          .malloc = [](std::size_t size, void* user) { return memory_of(user).allocate(size); },
+          .free = [](void* what, void* user) { memory_of(user).deallocate(what); },
+          .calloc = [](std::size_t count, std::size_t each,
+                       void* user) { return memory_of(user).allocate_zeroed(count, each); },
+          .realloc = [](void* what, std::size_t size,
+                        void* user) { return memory_of(user).reallocate(what, size); }};
 }
 
 std::uint8_t* bytes_of(std::string_view text) noexcept {
@@ -373,8 +369,8 @@ struct session::callbacks {
 
 session::session(application& owner, const limits& bounds) : owner_(owner), limits_(bounds) {
   const auto options = options_of(bounds);
-  nghttp2_mem memory = thread_lists();
-  if (nghttp2_session_server_new3(&session_, callbacks::table(), this, options.get(), &memory) !=
+  nghttp2_mem hooks = hooks_of(memory_);
+  if (nghttp2_session_server_new3(&session_, callbacks::table(), this, options.get(), &hooks) !=
       0) {
     throw std::bad_alloc();
   }

@@ -20,6 +20,7 @@
 #include "http/h2/idle_reset_filter.hpp"
 #include "http/h2/limits.hpp"
 #include "http/h2/send_watch.hpp"
+#include "http/h2/session_memory.hpp"
 #include "net/byte_buffer.hpp"
 
 struct nghttp2_session;
@@ -226,6 +227,7 @@ class session {
 
   application& owner_;
   const limits& limits_;
+  session_memory memory_;  // of nghttp2's session
   nghttp2_session* session_ = nullptr;
   flood_limits floods_;
   clock::time_point now_;           // of what is fed
