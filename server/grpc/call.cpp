@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/is_text.hpp"
 #include "base/throw_log.hpp"
 #include "grpc/calls.hpp"
 #include "grpc/fields.hpp"
@@ -347,13 +348,13 @@ void handler_run::promise_type::discard(root_link& self) noexcept {
 // The request.
 
 void call::on_field(std::string_view name, std::string_view value) {
-  if (name != ":path") {
+  if (!is_text(name, ":path")) {
     const std::size_t before = head_.metadata.size();
     head_.read(name, value, calls_->now());
     if (head_.metadata.size() > before) session().keep_field(*this, name, value);
     return;
   }
-  head_.called = calls_->served().methods.find(value);
+  head_.called = calls_->find(value);
   if (calls_->at().of().log != nullptr) [[unlikely]] {
     noted_ = std::make_unique<noted>(
         noted{std::string(value.substr(0, value.find('?'))), calls_->now()});

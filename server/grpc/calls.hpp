@@ -78,6 +78,11 @@ class calls final : public h2::stream_kind {
   /// Of the batch.
   [[nodiscard]] clock::time_point now() const noexcept { return now_; }
   void note_header(call& which) const noexcept { which.batch = batch_; }
+  /// Null: there is none of this path.
+  [[nodiscard]] const method* find(std::string_view path) noexcept {
+    if (found_ == nullptr || found_->path != path) found_ = served_.methods.find(path);
+    return found_;
+  }
   [[nodiscard]] bool admits(call& which);
   void complete(call& which);
   /// Its message lies in what is being fed.
@@ -108,12 +113,13 @@ class calls final : public h2::stream_kind {
   h2::session& session_;
   const h2::common& common_;
   batch_turn turn_;
-  call* newest_ = nullptr;        // of all calls
-  call* borrower_ = nullptr;      // whose message lies in what is being fed
-  std::vector<call*> ready_;      // complete, in order; or whose handler may go on
-  std::vector<call*> ready_now_;  // those that run() is at, or has left for the next turn
-  std::size_t ready_at_ = 0;      // the first of them
-  std::string written_;           // by a handler, on its way to the session
+  call* newest_ = nullptr;         // of all calls
+  call* borrower_ = nullptr;       // whose message lies in what is being fed
+  std::vector<call*> ready_;       // complete, in order; or whose handler may go on
+  std::vector<call*> ready_now_;   // those that run() is at, or has left for the next turn
+  std::size_t ready_at_ = 0;       // the first of them
+  const method* found_ = nullptr;  // last: peers call one method time and again
+  std::string written_;            // by a handler, on its way to the session
   std::set<std::pair<clock::time_point, call*>> deadlines_;  // of those that outlive their batch
   receive_budget budget_;
   std::vector<std::pair<const method*, std::size_t>>

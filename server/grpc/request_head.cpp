@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "grpc/request_head.hpp"
 
+#include "base/is_text.hpp"
 #include "grpc/fields.hpp"
 
 namespace bwos::server::rpc {
@@ -8,28 +9,28 @@ namespace {
 
 /// Fields that are the protocol's, not the caller's metadata.
 bool is_metadata(std::string_view name) noexcept {
-  return !name.starts_with(':') && !name.starts_with("grpc-") && name != "te" &&
-         name != "content-length";
+  return !name.starts_with(':') && !name.starts_with("grpc-") && !is_text(name, "te") &&
+         !is_text(name, "content-length");
 }
 
 }  // namespace
 
 void request_head::read(std::string_view name, std::string_view value, clock::time_point now) {
-  if (name == ":method") {
-    is_post = value == "POST";
-  } else if (name == "content-type") {
+  if (is_text(name, ":method")) {
+    is_post = is_text(value, "POST");
+  } else if (is_text(name, "content-type")) {
     is_grpc = is_grpc_content_type(value);
     has_bad_format = is_grpc && !is_protobuf(value);
-  } else if (name == "grpc-timeout") {
+  } else if (is_text(name, "grpc-timeout")) {
     const auto timeout = parse_timeout(value);
     has_bad_timeout = !timeout;
     if (timeout) deadline = now + std::chrono::duration_cast<clock::duration>(*timeout);
-  } else if (name == "grpc-encoding") {
-    const bool is_gzip = value == "gzip";
-    const bool is_known = is_gzip || value == "deflate";
+  } else if (is_text(name, "grpc-encoding")) {
+    const bool is_gzip = is_text(value, "gzip");
+    const bool is_known = is_gzip || is_text(value, "deflate");
     if (is_known) sent = is_gzip ? encoding::gzip : encoding::deflate;
-    if (!is_known) has_bad_encoding = value != "identity";
-  } else if (name == "grpc-accept-encoding") {
+    if (!is_known) has_bad_encoding = !is_text(value, "identity");
+  } else if (is_text(name, "grpc-accept-encoding")) {
     accepted = accepts(value, "deflate") ? encoding::deflate
                : accepts(value, "gzip")  ? encoding::gzip
                                          : encoding::identity;

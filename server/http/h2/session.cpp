@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/is_text.hpp"
+
 namespace bwos::server::h2 {
 namespace {
 
@@ -652,9 +654,9 @@ void session::note_opened(std::int32_t id) noexcept {
 
 /// Pseudo-fields come first, and nghttp2 lets no field of the two come twice.
 void session::note_host(std::string_view name, std::string_view value) {
-  if (name == ":authority") {
+  if (is_text(name, ":authority")) {
     authority_ = value;
-  } else if (name == "host") {
+  } else if (is_text(name, "host")) {
     hosts_differ_ = !authority_.empty() && !is_same_host(value, authority_);
   }
 }
