@@ -14,6 +14,7 @@
 #include <variant>
 
 #include <bwos/continuation.hpp>
+#include <bwos/fork/memory.hpp>
 #include <bwos/pool.hpp>
 #include <bwos/waiter.hpp>
 
@@ -111,6 +112,11 @@ class task_promise_base : public frame_link {
  public:
   [[nodiscard]] std::suspend_always initial_suspend() const noexcept { return {}; }
   [[nodiscard]] final_awaiter final_suspend() const noexcept { return {}; }
+
+  static void* operator new(std::size_t size) { return fork_memory::allocate(size); }
+  static void operator delete(void* memory, std::size_t size) noexcept {
+    fork_memory::deallocate(memory, size);
+  }
 
   /// Runs `child`, whose promise this is, up to its first suspension. False: it has finished, the
   /// parent goes on. True: the parent stays suspended and may be running elsewhere already; touch

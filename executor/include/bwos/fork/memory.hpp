@@ -5,8 +5,9 @@
 #include <cstddef>
 #include <new>
 
-// Memory of coroutines and closures that fork-join makes; not for use of its own. What a thread
-// frees it keeps for its own next ones, as fork-join makes and frees one for each fork.
+// Memory of tasks, and of the coroutines and closures that fork-join makes; not for use of its own.
+// What a thread frees it keeps for its own next ones: fork-join makes and frees one for each fork,
+// a server one for each call.
 //
 // Each thread keeps at most fork_memory_kept_max bytes of each size, in blocks of up to
 // fork_block_max bytes, and frees them when it ends.
