@@ -233,7 +233,7 @@ void call::give_back_memory() noexcept {
   give_back_charges();
 }
 
-/// Nobody keeps anything of it any more but what has been written.
+/// Its handler keeps nothing any more: it has ended, or has never begun.
 void call::give_back_charges() noexcept {
   charge_.give_back(calls_->budget());
   kept_.give_back(calls_->budget());

@@ -158,6 +158,7 @@ rpc::step message_pipe::write(const google::protobuf::MessageLite& from, bool co
   if (over_ || is_bad()) return rpc::step::over;
   wants_ = message_prefix::bytes + size;
   if (!charge(out_.size() + wants_)) {
+    wants_ = 0;  // collect() must not charge it
     why_bad_ = call::no_room();
     bad();
     return rpc::step::over;

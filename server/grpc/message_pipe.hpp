@@ -112,7 +112,7 @@ class message_pipe final : public rpc::message_stream {
   [[nodiscard]] left collect(std::string& written, bool from_inbox) noexcept;
   /// Whole messages are here that have not been read.
   [[nodiscard]] bool has_unread() noexcept;
-  /// Nothing that was written is kept any more.
+  /// The handler has ended, and what it had written was collected or is not wanted.
   void give_back_charge() noexcept;
   /// Nothing that was written has yet to be collected, and what the handler was notified of it has
   /// done.

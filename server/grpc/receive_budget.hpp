@@ -19,8 +19,8 @@
 
 namespace bwos::server::rpc {
 
-/// Messages that protobuf makes no more of are not charged, as most calls bring no more: h2's
-/// stream_bytes covers these.
+/// A message of which protobuf makes no more than so many bytes is not charged, as most calls bring
+/// no more: h2's stream_bytes covers it.
 inline constexpr std::size_t uncharged_bytes_max = 512;
 
 class receive_budget {
