@@ -50,8 +50,8 @@ handler_run run_unary(call& of, const rpc::unary_handler<Request, Reply>& handle
 
 /// By what its handler says, unless a message of it is_bad().
 inline void end_stream(call& of, rpc::status result) {
-  const message_pipe& messages = of.messages();
-  of.end_handler(messages.is_bad() ? messages.why_bad() : std::move(result));
+  if (of.messages().is_bad()) result = of.messages().why_bad();
+  of.end_handler(std::move(result));
 }
 
 template <class Request, class Reply>
