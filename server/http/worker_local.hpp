@@ -2,10 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <string>
 
 #include "base/ticks.hpp"
 #include "http/date.hpp"
+#include "http/h1/parser.hpp"
 #include "net/byte_buffer.hpp"
 #include "net/memory_budget.hpp"
 
@@ -18,6 +20,8 @@ struct worker_local {
   byte_buffer output;
   std::string text;  ///< For handlers that make their body.
   date_cache date;
+  /// For a connection that has none. Null: one that it was lent to has kept it.
+  std::unique_ptr<h1::parser> parser;
 
   /// steady_clock, at most a millisecond late: read anew only when that much has passed.
   clock::time_point coarse_now(metrics::ticks ticks, metrics::ticks ticks_per_ms) noexcept {

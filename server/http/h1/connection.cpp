@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // An HTTP/1.1 connection: parse what was received, route, append the answer to the worker's output
 // buffer, and after all the requests of one receive a single send. In the ordinary case nothing is
-// kept between two receives but the parser. A large body is not copied: it is the last of its send,
-// from where it lies, and what the kernel does not take stays there. What all connections have in
-// common, and the invariants C1 to C3, are net/connection.hpp's; here kept_ is what is not parsed
-// yet.
+// kept between two receives: the parser is the worker's, and only an unfinished request keeps it. A
+// large body is not copied: it is the last of its send, from where it lies, and what the kernel
+// does not take stays there. What all connections have in common, and the invariants C1 to C3, are
+// net/connection.hpp's; here kept_ is what is not parsed yet.
 #include "http/h1/connection.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,12 +70,13 @@ class http1_connection final : public connection {
   http1_connection(socket& on, const common& of) noexcept
       : connection(on),
         common_(of),
-        memory_(of.http2.memory, on.native_handle(), connection_bytes),
-        parser_(of.limits, memory_) {
+        memory_(of.http2.memory, on.native_handle(), connection_bytes) {
     set_deadline(clock::now(), true);
   }
 
-  [[nodiscard]] std::span<std::byte> room() override { return parser_.room(); }
+  [[nodiscard]] std::span<std::byte> room() override {
+    return parser_ ? parser_->room() : std::span<std::byte>();
+  }
   [[nodiscard]] next take(const received& got) override;
   [[nodiscard]] next go_on() override;
   void set_write_deadline() noexcept override {
@@ -113,11 +115,17 @@ class http1_connection final : public connection {
   next flush(worker_local& worker, turn& what);
   [[nodiscard]] bool keep_unsent_of(const worker_local& worker, turn& what, std::size_t taken);
   void set_deadline(clock::time_point now, bool progress) noexcept;
-  [[nodiscard]] bool is_idle() const noexcept { return parser_.where() == parser::phase::idle; }
+  void borrow_parser(worker_local& worker);
+  void give_parser_back(worker_local& worker, next then) noexcept;
+  /// Of a request that comes.
+  [[nodiscard]] parser::phase where() const noexcept {
+    return parser_ ? parser_->where() : parser::phase::idle;
+  }
+  [[nodiscard]] bool is_idle() const noexcept { return where() == parser::phase::idle; }
 
   const common& common_;
   memory_account memory_;
-  parser parser_;
+  std::unique_ptr<parser> parser_;  // in a turn, and while a request is not whole or not answered
   parser::phase waits_for_ = parser::phase::idle;  // what deadline_ was set for
   clock::time_point deadline_;
   std::string kept_;                // received, not yet parsed
@@ -206,7 +214,7 @@ next http1_connection::take_error(std::error_code error) {
   if (error != std::errc::timed_out) return next::close;  // reset by the peer, or it is unreachable
   if (leaving_ && is_idle()) return next::close;
   metrics::slot& counters = common_.metrics.here();
-  switch (parser_.where()) {
+  switch (where()) {
     case parser::phase::idle:
       counters.timed_out(metrics::timeout::idle);
       return next::close;
@@ -239,39 +247,59 @@ http1_connection::turn http1_connection::answer(std::string_view input, worker_l
   turn result{
       .begun = has_request ? waited_since : start, .started = start, .from_lane = has_request};
   result.late = common_.queue_age.exceeded(now);
+  if (!parser_) borrow_parser(worker);
   while (result.then == next::receive && (has_request || result.used < input.size())) {
     if (!has_request && !read_request(input, result, worker)) break;
     has_request = false;
     answer_request(result.used < input.size(), result, worker, now);
   }
-  if (lane_since_ == 0 && parser_.wants_continue()) {
+  if (lane_since_ == 0 && parser_->wants_continue()) {
     worker.output.append(continue_response);
-    parser_.continue_sent();
+    parser_->continue_sent();
   }
+  give_parser_back(worker, result.then);
   set_deadline(now, result.answered > 0);
   return result;
 }
 
+/// Most connections wait for a request of which nothing has come: they need no parser, and the
+/// worker's is in its cache.
+void http1_connection::borrow_parser(worker_local& worker) {
+  if (!worker.parser) {
+    parser_ = std::make_unique<parser>(common_.limits, memory_);
+    return;
+  }
+  parser_ = std::move(worker.parser);
+  parser_->serve(common_.limits, memory_);
+}
+
+/// Unless the connection needs it yet. Behind its last request the parser goes with it.
+void http1_connection::give_parser_back(worker_local& worker, next then) noexcept {
+  if (parser_->is_unused() && (then == next::receive || then == next::go_on)) {
+    worker.parser = std::move(parser_);
+  }
+}
+
 /// True: there is one to be answered here and now.
 bool http1_connection::read_request(std::string_view input, turn& result, worker_local& worker) {
-  const auto [what, consumed] = parser_.feed(input.substr(result.used));
+  const auto [what, consumed] = parser_->feed(input.substr(result.used));
   result.used += consumed;
   if (what == parser::outcome::incomplete) return false;
   if (what == parser::outcome::refused) {
-    const response refusal = error_response(parser_.refusal());
+    const response refusal = error_response(parser_->refusal());
     append_last(refusal, common_, worker);
     if (common_.log != nullptr) note(common_, socket_, nullptr, false, refusal, result.begun);
     ++result.answered;
     result.then = next::linger;
     return false;
   }
-  route_ = common_.routes.find(parser_.current().path);
+  route_ = common_.routes.find(parser_->current().path);
   const bool is_long = common_.times.is_long(route_);
   result.shed = !common_.routes[route_].vital &&
                 (result.late || (is_long && common_.queue_age.exceeded_in_lane()));
   if (!is_long || result.shed) return true;
   if (result.from_lane && !is_over(lane_slice, result)) return true;
-  parser_.hold();
+  parser_->hold();
   lane_since_ = result.answered == 0 ? result.begun : metrics::now_ticks();
   result.then = next::lane;
   return false;
@@ -280,30 +308,30 @@ bool http1_connection::read_request(std::string_view input, turn& result, worker
 /// `more`: there is input behind it.
 void http1_connection::answer_request(bool more, turn& result, worker_local& worker,
                                       clock::time_point now) {
-  const request& asked = parser_.current();
+  const request& asked = parser_->current();
   const bool brief = result.shed || common_.routes[route_].brief;
   const metrics::ticks begun = brief ? 0 : metrics::now_ticks();
   const response reply =
       result.shed ? busy_response() : common_.routes.respond(route_, asked, worker.text);
   if (!brief) common_.times.note(route_, metrics::now_ticks() - begun);
   // While draining the last whole request of the input is the connection's last.
-  const bool keep = parser_.keep_alive() && (more || !common_.drain.is_draining());
+  const bool keep = parser_->keep_alive() && (more || !common_.drain.is_draining());
   const bool is_head = asked.verb == method::head;
   const bool is_large = !is_head && reply.body.size() >= body_bytes_apart;
   write_response(
       worker.output, reply,
-      {.keep_alive = keep, .http_1_0 = parser_.http_1_0(), .head_only = is_head || is_large},
+      {.keep_alive = keep, .http_1_0 = parser_->http_1_0(), .head_only = is_head || is_large},
       worker.date.line(now));
   // A peer that asked for the end, and sent no more, has nothing on its way that close() could
   // collide with.
-  if (!keep) result.then = more || parser_.keep_alive() ? next::linger : next::close;
+  if (!keep) result.then = more || parser_->keep_alive() ? next::linger : next::close;
   if (common_.log != nullptr) [[unlikely]]
-    note(common_, socket_, &asked, parser_.http_1_0(), reply, result.begun);
+    note(common_, socket_, &asked, parser_->http_1_0(), reply, result.begun);
   if (is_large) {
     result.body = reply.body;
-    result.body_in = parser_.take_gathered();
+    result.body_in = parser_->take_gathered();
   }
-  parser_.release();
+  parser_->release();
 
   common_.metrics.here().request(route_, number_of(reply.code));
   if (result.shed) common_.metrics.here().shed();
@@ -374,8 +402,8 @@ next http1_connection::take_sent(const sent& what, next then) {
 
 /// `progress`: a request was answered, so that what is waited for now is another one.
 void http1_connection::set_deadline(clock::time_point now, bool progress) noexcept {
-  if (!progress && parser_.where() == waits_for_) return;
-  waits_for_ = parser_.where();
+  if (!progress && where() == waits_for_) return;
+  waits_for_ = where();
   microseconds timeout = common_.limits.idle_timeout;
   if (waits_for_ == parser::phase::header) timeout = common_.limits.header_timeout;
   if (waits_for_ == parser::phase::body) timeout = common_.limits.body_timeout;

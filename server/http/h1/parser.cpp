@@ -120,10 +120,10 @@ struct callbacks {
 
   static int chunk_header(llhttp_t* at) noexcept {
     parser& p = self(at);
-    if (p.content_length > p.limits_.body_bytes_max - p.body_.length)
+    if (p.content_length > p.limits_->body_bytes_max - p.body_.length)
       return p.fail(status::payload_too_large);
     const std::size_t body = p.body_.length + p.content_length;
-    if (p.body_.length <= memory_budget::body_bytes_tight && !p.memory_.budget().admits_body(body))
+    if (p.body_.length <= memory_budget::body_bytes_tight && !p.memory_->budget().admits_body(body))
       return p.fail(status::service_unavailable);
     if (p.content_length > 0) return 0;
     p.trailers_ = true;
@@ -135,7 +135,7 @@ struct callbacks {
   static int chunk_extension(llhttp_t* at, const char* /*from*/, std::size_t length) noexcept {
     parser& p = self(at);
     p.trailing_bytes_ += length;
-    return p.trailing_bytes_ <= p.limits_.header_bytes_max
+    return p.trailing_bytes_ <= p.limits_->header_bytes_max
                ? 0
                : p.fail(status::header_fields_too_large);
   }
@@ -184,7 +184,7 @@ struct callbacks {
 };
 
 parser::parser(const http_limits& limits, memory_account& memory) noexcept
-    : llhttp_t{}, limits_(limits), memory_(memory) {
+    : llhttp_t{}, limits_(&limits), memory_(&memory) {
   llhttp_init(this, HTTP_REQUEST, callbacks::settings());
   // Any version, for us to judge: 1.2 is answered as 1.1, 2.0 told what it is.
   lenient_flags = LENIENT_VERSION;
@@ -198,8 +198,8 @@ parser::result parser::feed(std::string_view input) {
 
 void parser::release() noexcept {
   if (gathering_) {
-    memory_.set_anyway(memory::bodies, 0);
-    put_away(std::move(gathered_), memory_.budget());
+    memory_->set_anyway(memory::bodies, 0);
+    put_away(std::move(gathered_), memory_->budget());
   }
   path_ = query_ = content_type_ = body_ = {};
   trailing_bytes_ = 0;
@@ -218,7 +218,7 @@ parser::outcome parser::read_head(std::string_view& rest) {
     }
     phase_ = phase::header;
   }
-  const std::size_t room = limits_.header_bytes_max - gathered_.size();
+  const std::size_t room = limits_->header_bytes_max - gathered_.size();
   const bool new_line = lines_.first_line() == 0;
   const auto [what, size] = lines_.scan(rest.substr(0, room));
   if (what != line_scan::outcome::complete) return keep(rest, what, new_line);
@@ -240,7 +240,7 @@ parser::outcome parser::read_body(std::string_view& rest) {
 }
 
 parser::outcome parser::read_trailers(std::string_view& rest) {
-  const std::size_t room = limits_.header_bytes_max - trailing_bytes_;
+  const std::size_t room = limits_->header_bytes_max - trailing_bytes_;
   const auto [what, used] = lines_.scan(rest.substr(0, room));
   if (what == line_scan::outcome::malformed) return refuse(status::bad_request);
   const std::size_t size =
@@ -257,7 +257,7 @@ parser::outcome parser::read_trailers(std::string_view& rest) {
 /// speaks another protocol may send no more.
 parser::outcome parser::keep(std::string_view& rest, line_scan::outcome what, bool new_line) {
   gathering_ = true;
-  const std::size_t room = limits_.header_bytes_max - gathered_.size();
+  const std::size_t room = limits_->header_bytes_max - gathered_.size();
   const bool full = rest.size() >= room;
   const std::string_view piece = rest.substr(0, room);
   if (!make_room(piece.size())) return refuse(status::service_unavailable);
@@ -329,9 +329,9 @@ status parser::judge() noexcept {
   if (seen_ != host || http_minor == 0) [[unlikely]] {
     if (const status why = judge_fields(); why != status::ok) return why;
   }
-  if ((flags & F_CONTENT_LENGTH) != 0 && content_length > limits_.body_bytes_max)
+  if ((flags & F_CONTENT_LENGTH) != 0 && content_length > limits_->body_bytes_max)
     return status::payload_too_large;
-  if ((flags & F_CONTENT_LENGTH) != 0 && !memory_.budget().admits_body(content_length))
+  if ((flags & F_CONTENT_LENGTH) != 0 && !memory_->budget().admits_body(content_length))
     return status::service_unavailable;
   return status::ok;
 }
@@ -439,10 +439,10 @@ std::size_t parser::room_for(std::size_t bytes) const noexcept {
 bool parser::make_room(std::size_t bytes) {
   if (gathered_.capacity() - gathered_.size() >= bytes) return true;
   const std::size_t room = room_for(bytes);
-  if (!memory_.set(memory::bodies, room)) return false;
-  byte_buffer larger = take_buffer(room, memory_.budget());
+  if (!memory_->set(memory::bodies, room)) return false;
+  byte_buffer larger = take_buffer(room, memory_->budget());
   larger.append(gathered_.view());
-  put_away(std::exchange(gathered_, std::move(larger)), memory_.budget());
+  put_away(std::exchange(gathered_, std::move(larger)), memory_->budget());
   return true;
 }
 
@@ -458,8 +458,8 @@ bool parser::gather() {
 void parser::hold() {
   if (!gathering_) {
     const std::size_t size = path_.length + query_.length + content_type_.length + body_.length;
-    memory_.set_anyway(memory::bodies, buffer_bytes(size));
-    gathered_ = take_buffer(size, memory_.budget());
+    memory_->set_anyway(memory::bodies, buffer_bytes(size));
+    gathered_ = take_buffer(size, memory_->budget());
     gather_parts();
   }
   describe();

@@ -19,8 +19,8 @@ namespace bwos::server::h1 {
 
 /// Requests out of a connection's bytes, one at a time. Knows no socket. A request that lies whole
 /// in one input is described by views into that input; of one that does not, head and body are
-/// gathered in a buffer of the parser's own, which exists only until release(). An idle parser
-/// holds nothing but itself.
+/// gathered in a buffer of the parser's own, which exists only until release(). A parser that
+/// is_unused() may serve another connection.
 ///
 /// Takes what RFC 9112 allows and nothing that another reader of the same bytes could divide
 /// otherwise. llhttp reads; a head only once it is whole, so that what is refused, and how, does
@@ -38,10 +38,16 @@ class parser : private llhttp_t {
   };
   enum class phase : std::uint8_t { idle, header, body };
 
-  /// `memory`: is charged for what is gathered. Both must outlive it.
+  /// `memory` is charged for what is gathered. Both must outlive its use.
   parser(const http_limits& limits, memory_account& memory) noexcept;
   parser(const parser&) = delete;
   parser& operator=(const parser&) = delete;
+
+  /// From now on it reads another connection's. It is_unused().
+  void serve(const http_limits& limits, memory_account& memory) noexcept {
+    limits_ = &limits;
+    memory_ = &memory;
+  }
 
   /// Reads up to the end of one request. The input is not empty; it need not outlive the call
   /// unless the outcome is `request`.
@@ -72,6 +78,12 @@ class parser : private llhttp_t {
   /// Where the next byte will belong.
   [[nodiscard]] phase where() const noexcept { return phase_; }
 
+  /// Nothing of a request has come, not even a part of an empty line before it. Says nothing of a
+  /// parser that has refused one, or whose request was its connection's last.
+  [[nodiscard]] bool is_unused() const noexcept {
+    return phase_ == phase::idle && !half_empty_line_;
+  }
+
   /// The peer waits for "100 Continue" before it sends the body.
   [[nodiscard]] bool wants_continue() const noexcept {
     return (seen_ & expects_continue) != 0 && phase_ == phase::body && body_.length == 0;
@@ -93,8 +105,8 @@ class parser : private llhttp_t {
     expects_other = 32,
   };
 
-  /// A part of the request: where it begins behind base_, and its length. Small, as every idle
-  /// connection has them; head and body together stay below 4 GiB (the ranges in config.cpp).
+  /// A part of the request: where it begins behind base_, and its length. Head and body together
+  /// stay below 4 GiB (the ranges in config.cpp).
   struct part {
     std::uint32_t begin = 0;
     std::uint32_t length = 0;
@@ -135,8 +147,8 @@ class parser : private llhttp_t {
     return {base_ + of.begin, of.length};
   }
 
-  const http_limits& limits_;
-  memory_account& memory_;
+  const http_limits* limits_;
+  memory_account* memory_;
   const char* base_ = nullptr;  // of the parts: the head's first byte, or gathered_'s
   byte_buffer gathered_;        // the head if it was cut, or its parts; behind them the body
   part path_;                   // until the head's end: the whole target

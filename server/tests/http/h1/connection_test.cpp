@@ -314,6 +314,57 @@ TEST(connection, charges_what_a_peer_makes_it_keep) {
   EXPECT_EQ(one.charged(memory::connections), 0U);
 }
 
+/// Connections of one thread lend one parser to each other.
+TEST(connection, reads_requests_whose_pieces_come_between_those_of_others) {
+  const std::string request = post("to and fro");
+  for (std::size_t cut = 1; cut < request.size(); ++cut) {
+    peer one;
+    peer other;
+    peer whole;
+    one.receive(get);
+    one.receive(request.substr(0, cut));
+    whole.receive(get);
+    other.receive(request.substr(0, request.size() - cut));
+    whole.receive(get);
+    one.receive(request.substr(cut));
+    whole.receive(get);
+    other.receive(request.substr(request.size() - cut));
+    ASSERT_EQ(bodies(one.socket.output), (std::vector<std::string>{"Hello, World!", "to and fro"}));
+    ASSERT_EQ(bodies(other.socket.output), std::vector<std::string>{"to and fro"});
+    ASSERT_EQ(bodies(whole.socket.output), std::vector<std::string>(3, "Hello, World!"));
+  }
+}
+
+TEST(connection, keeps_half_an_empty_line_from_others) {
+  peer half;
+  peer other;
+  half.receive(get);
+  half.receive("\r");
+  other.receive(get);
+  half.receive(std::string("\n").append(get));
+  other.receive(get);
+  EXPECT_EQ(bodies(half.socket.output), std::vector<std::string>(2, "Hello, World!"));
+  EXPECT_EQ(bodies(other.socket.output), std::vector<std::string>(2, "Hello, World!"));
+}
+
+TEST(connection, leaves_nothing_to_others_of_a_last_request) {
+  for (const std::string_view last :
+       {"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "GET / HTTP/1.0\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n"}) {
+    {
+      peer ends;
+      ends.receive(get);
+      ends.receive(last);
+    }
+    peer next_one;
+    next_one.receive(get);
+    next_one.receive(get);
+    EXPECT_EQ(next_one.last, next::receive) << last;
+    EXPECT_EQ(bodies(next_one.socket.output), std::vector<std::string>(2, "Hello, World!")) << last;
+  }
+}
+
 TEST(connection, gives_back_what_it_kept_for_a_peer_that_leaves) {
   const std::string request = post(pattern(256 * kib));
   peer one;
