@@ -159,6 +159,11 @@ void add_flags(CLI::App& app, config& to) {
   listening.bytes("--socket-unsent-bytes-max", to.socket_unsent_bytes_max, 0, 1 << 30,
                   "What the kernel keeps of a connection's answers beyond what is on its way to "
                   "the peer (TCP_NOTSENT_LOWAT); 0: its own default");
+  listening.bytes(
+      "--socket-unread-bytes-max", to.socket_unread_bytes_max, 0, 1 << 30,
+      "What the kernel keeps of a connection's requests that are not read yet, and so "
+      "the peer's window (SO_RCVBUF, at most net.core.rmem_max). For cgroups of version "
+      "2, whose limits count it; bodies of a mebibyte cost more. 0: its own default");
 
   group memory(app, "Memory");
   memory.bytes(

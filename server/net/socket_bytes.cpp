@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/unsent_bytes.hpp"
+#include "net/socket_bytes.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -7,10 +7,18 @@
 
 namespace bwos::server {
 
-void limit_unsent_bytes(const port& listening, std::size_t most) noexcept {
-  const auto bytes = static_cast<unsigned>(most);
-  // A kernel that does not know it buffers more, and all else is the same.
-  ::setsockopt(listening.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+/// A kernel that does not know one of them buffers more, and all else is the same.
+void limit(const port& listening, const socket_bytes& to) noexcept {
+  const int socket = listening.native_handle();
+  const auto unsent = static_cast<unsigned>(to.unsent_max);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+  if (to.unread_max > 0) {
+    const auto unread = static_cast<int>(to.unread_max);
+    ::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &unread, sizeof unread);
+  } else {  // an inherited one may have been given another
+    constexpr int unlocked = 0;
+    ::setsockopt(socket, SOL_SOCKET, SO_BUF_LOCK, &unlocked, sizeof unlocked);
+  }
 }
 
 }  // namespace bwos::server

@@ -15,7 +15,7 @@
 
 #include "grpc/native_server.hpp"
 #include "net/limits.hpp"
-#include "net/unsent_bytes.hpp"
+#include "net/socket_bytes.hpp"
 #include "ops/exposition.hpp"
 #include "ops/memory_limit.hpp"
 #include "ops/operational_routes.hpp"
@@ -192,7 +192,8 @@ std::unique_ptr<port> server::listen(const std::optional<inherited_socket>& give
   std::unique_ptr<port> bound =
       given ? runtime_->listen(*given) : runtime_->listen(address, settings_.backlog);
   if (addresses_) bound->limit_addresses(*addresses_);
-  limit_unsent_bytes(*bound, settings_.socket_unsent_bytes_max);
+  limit(*bound, {.unsent_max = settings_.socket_unsent_bytes_max,
+                 .unread_max = settings_.socket_unread_bytes_max});
   return bound;
 }
 

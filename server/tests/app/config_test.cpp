@@ -71,6 +71,7 @@ TEST(config, listens_on_loopback_unless_told_otherwise) {
   EXPECT_EQ(defaults.connections_per_address_max, 0U);
   EXPECT_EQ(defaults.memory_max, 0U);
   EXPECT_EQ(defaults.socket_unsent_bytes_max, 128U * 1024);
+  EXPECT_EQ(defaults.socket_unread_bytes_max, 0U);
 }
 
 TEST(config, reads_every_flag) {
@@ -86,6 +87,8 @@ TEST(config, reads_every_flag) {
                                "4",
                                "--socket-unsent-bytes-max",
                                "32KiB",
+                               "--socket-unread-bytes-max",
+                               "96KiB",
                                "--memory-max",
                                "64MiB",
                                "--workers",
@@ -150,6 +153,7 @@ TEST(config, reads_every_flag) {
   EXPECT_EQ(all.connections_max, 9U);
   EXPECT_EQ(all.connections_per_address_max, 4U);
   EXPECT_EQ(all.socket_unsent_bytes_max, 32U * 1024);
+  EXPECT_EQ(all.socket_unread_bytes_max, 96U * 1024);
   EXPECT_EQ(all.memory_max, std::size_t{64} << 20);
   EXPECT_EQ(all.workers, 3U);
   EXPECT_EQ(all.reactor_group, 2U);
@@ -218,6 +222,7 @@ TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
       {{"--connections-per-address-max", "1000001"},
        {"--connections-per-address-max 1000001", "0 to 1000000"}},
       {{"--socket-unsent-bytes-max", "2GiB"}, {"--socket-unsent-bytes-max 2GiB", "0 to 1GiB"}},
+      {{"--socket-unread-bytes-max", "2GiB"}, {"--socket-unread-bytes-max 2GiB", "0 to 1GiB"}},
       {{"--memory-max", "0"}, {"--memory-max 0", "32MiB to 1048576GiB"}},
       {{"--memory-max", "33554431"}, {"--memory-max 33554431", "32MiB to 1048576GiB"}},
       {{"--memory-max", "1048577GiB"}, {"--memory-max 1048577GiB", "32MiB to 1048576GiB"}},
@@ -273,6 +278,7 @@ TEST(config, what_all_peers_together_may_have_reaches_from_little_to_much) {
   EXPECT_EQ(accepted(parse({"--memory-max", "32MiB"})).memory_max, std::size_t{32} << 20);
   EXPECT_EQ(accepted(parse({"--memory-max", "1048576GiB"})).memory_max, std::size_t{1} << 50);
   EXPECT_EQ(accepted(parse({"--socket-unsent-bytes-max", "0"})).socket_unsent_bytes_max, 0U);
+  EXPECT_EQ(accepted(parse({"--socket-unread-bytes-max", "0"})).socket_unread_bytes_max, 0U);
 }
 
 TEST(config, takes_the_last_of_a_repeated_flag) {

@@ -7,10 +7,11 @@ back soon after.
 Where no cgroup can be made, that test is skipped, and another does the same with a --memory-max of what would be its
 default there, and watches what is resident.
 
-By hand, for ten minutes, or with some kinds of attackers alone, which then tells what those make the server keep:
+By hand, for ten minutes; or, with --pins, what each kind of attackers alone makes the server keep, by one connection
+and by many (README.md, "Overload"):
 
     BWOS_TEST_SERVER=build/release/server/bwos-server python3 test_memory_budget.py --seconds 600
-    BWOS_TEST_SERVER=... python3 test_memory_budget.py --pins --kinds h2_bodies,h2_unread --connections 50 --seconds 10
+    BWOS_TEST_SERVER=... python3 test_memory_budget.py --pins --connections 9900 -- --grpc-test-service
 
 BWOS_TEST_REACTOR and BWOS_TEST_FLAGS hold as everywhere; BWOS_TEST_SECONDS and BWOS_TEST_CONNECTIONS are what
 --seconds and --connections are, where ctest begins it.
@@ -54,6 +55,9 @@ PINNED_MIN = 48 * MIB  # an attack that the server keeps less of was none
 BODY_MAX = MIB  # --body-bytes-max
 MESSAGE_MAX = 4 * MIB  # --grpc-message-bytes-max
 HEADER_MAX = 16 * 1024  # --header-bytes-max, --h2-header-bytes-max
+OUTPUT_MAX = 16 * MIB  # --h2-output-bytes-max
+REQUESTS_MAX = 64 * MIB  # --h2-request-bytes-max
+H1_OUTPUT_MAX = STREAM_OUTPUT_MAX = 64 * 1024  # of a connection, and of a stream of messages
 STREAMS_MAX = 1000  # --grpc-streams-max
 STREAM_WINDOW = MIB
 FRAME_MAX = 16_384
@@ -196,10 +200,10 @@ class Messages:
 
 
 class Kind:
-    """A way to attack: `data` makes what is said, `how` says it."""
+    """A way to attack: `data` makes what is said, `how` says it. The server's limits let a connection pin `bound`."""
 
-    def __init__(self, port, reads, data, how=Script):
-        self.port, self.reads, self._data, self.how = port, reads, data, how
+    def __init__(self, port, reads, bound, data, how=Script):
+        self.port, self.reads, self.bound, self._data, self.how = port, reads, bound, data, how
 
     @functools.cached_property
     def data(self):
@@ -212,27 +216,30 @@ class Kind:
 # Those that do not read have receive buffers of a few kilobytes.
 KINDS = {
     # HTTP/1: bodies and headers of which a byte is missing; many large answers that nobody reads.
-    "h1_bodies": Kind("http", True, unfinished_body),
-    "h1_headers": Kind("http", True, unfinished_header),
-    "h1_unread": Kind("http", False, pipelined_echoes),
+    "h1_bodies": Kind("http", True, HEADER_MAX + BODY_MAX, unfinished_body),
+    "h1_headers": Kind("http", True, HEADER_MAX, unfinished_header),
+    "h1_unread": Kind("http", False, H1_OUTPUT_MAX + BODY_MAX, pipelined_echoes),
     # HTTP/2: a window full of unfinished bodies, in few and in many streams, where each is too small to be refused when
     # memory is scarce; headers of references (HPACK); answers whose windows are never opened, and which nobody reads.
-    "h2_bodies": Kind("http", True, lambda: PREFACE + settings() + posts(16, BODY_MAX - 1)),
-    "h2_small_bodies": Kind("http", True, lambda: PREFACE + settings() + posts(300, 50_000)),
-    "h2_headers": Kind("http", True, lambda: PREFACE + settings() + maximal_headers(path=b"/echo")),
-    "h2_unopened": Kind("http", True, lambda: NO_WINDOW + posts(16, BODY_MAX - 64, END_STREAM)),
-    "h2_unread": Kind("http", False, lambda: PREFACE + OPEN_WIDE + posts(16, BODY_MAX - 64, END_STREAM)),
+    "h2_bodies": Kind("http", True, 16 * BODY_MAX, lambda: PREFACE + settings() + posts(16, BODY_MAX - 1)),
+    "h2_small_bodies": Kind("http", True, 16 * BODY_MAX, lambda: PREFACE + settings() + posts(300, 50_000)),
+    "h2_headers": Kind("http", True, 256 * HEADER_MAX, lambda: PREFACE + settings() + maximal_headers(path=b"/echo")),
+    "h2_unopened": Kind("http", True, OUTPUT_MAX + BODY_MAX, lambda: NO_WINDOW + posts(16, BODY_MAX - 64, END_STREAM)),
+    "h2_unread": Kind("http", False, OUTPUT_MAX + BODY_MAX,
+                      lambda: PREFACE + OPEN_WIDE + posts(16, BODY_MAX - 64, END_STREAM)),
     # gRPC: unfinished messages as far as windows go; metadata of references; many small messages to handlers that wait
     # for more; messages that expand a thousandfold, to handlers that wait for more and keep the last, or all, or answered
     # with as much, which no window lets go; streams of replies that nobody reads.
-    "grpc_messages": Kind("grpc", True, bytes, Messages),
-    "grpc_headers": Kind("grpc", True, lambda: PREFACE + settings() + maximal_headers(
+    "grpc_messages": Kind("grpc", True, REQUESTS_MAX, bytes, Messages),
+    "grpc_headers": Kind("grpc", True, 256 * HEADER_MAX, lambda: PREFACE + settings() + maximal_headers(
         *GRPC, path=b"/helloworld.Greeter/SayHello")),
-    "grpc_waiting": Kind("grpc", True, lambda: PREFACE + settings() + waiting()),
-    "grpc_gzip": Kind("grpc", True, lambda: PREFACE + settings() + expanding(b"StreamingInputCall", 16, 1)),
-    "grpc_kept": Kind("grpc", True, lambda: PREFACE + settings() + expanding(b"HalfDuplexCall", 4, 5)),
-    "grpc_unopened": Kind("grpc", True, lambda: NO_WINDOW + large_greetings()),
-    "grpc_unread": Kind("grpc", False, lambda: PREFACE + OPEN_WIDE + streams_of_replies()),
+    "grpc_waiting": Kind("grpc", True, REQUESTS_MAX, lambda: PREFACE + settings() + waiting()),
+    "grpc_gzip": Kind("grpc", True, REQUESTS_MAX,
+                      lambda: PREFACE + settings() + expanding(b"StreamingInputCall", 16, 1)),
+    "grpc_kept": Kind("grpc", True, REQUESTS_MAX, lambda: PREFACE + settings() + expanding(b"HalfDuplexCall", 4, 5)),
+    "grpc_unopened": Kind("grpc", True, OUTPUT_MAX + MESSAGE_MAX, lambda: NO_WINDOW + large_greetings()),
+    "grpc_unread": Kind("grpc", False, OUTPUT_MAX + MESSAGE_MAX + 200 * STREAM_OUTPUT_MAX,
+                        lambda: PREFACE + OPEN_WIDE + streams_of_replies()),
 }
 
 
@@ -708,6 +715,8 @@ class MemoryBudget(unittest.TestCase):
         return group
 
     def serve(self, *flags, group=None):
+        if group is not None and group.version == 2:  # whose limit counts what the kernel keeps of sockets
+            flags = (*flags, "--socket-unread-bytes-max", "64KiB")
         server = Server("--grpc-test-service", *flags, grpc=True, before=group and group.enter)
         self.addCleanup(lambda: server.process.poll() is None and server.kill())
         if REACTOR == "io_uring" and server.reactor_used() != "io_uring":
@@ -806,32 +815,54 @@ def said(clients):
 
 
 def measure_pins(kinds, connections, seconds, flags):
-    """What each kind alone makes the server keep, at most, and what is left once it has gone."""
+    """A table of what each kind alone makes the server keep, at most, by one connection and by so many: by its limits,
+    resident, and in the kernel for its sockets; and when those have gone, after how long it is given back."""
+    print("| attack | by its limits, each | one: resident | one: kernel | "
+          f"{connections}: by limits | resident | kernel | back within 32 MiB | open at once |\n" + "|---" * 9 + "|", flush=True)
     for kind in kinds:
-        server = Server(*flags, grpc=True)
-        try:
-            before, sockets = server.memory(), socket_pages()
-            most = most_in_sockets = 0
-            attackers = Attackers(server, [kind], connections)
-            end = time.monotonic() + seconds
-            while time.monotonic() < end and server.process.poll() is None:
-                time.sleep(0.1)
-                most = max(most, server.memory() - before)
-                most_in_sockets = max(most_in_sockets, socket_pages() - sockets)
-                if server.memory() > 4000 * MIB:
-                    print("  cut short at 4000 MiB", flush=True)
-                    break
-            cpu = server.cpu_seconds()
-            attackers.end()
-            time.sleep(3)
-            left = server.memory() - before
-            done = attackers.done[kind]
-            print(f"{kind:16} {connections:5} connections: resident {most / MIB:7.1f} MiB, "
-                  f"{most / connections / MIB:7.3f} each; sockets {most_in_sockets / MIB:6.1f} MiB; 3 s later "
-                  f"{left / MIB:6.1f}; sent {done.pop('bytes', 0) / MIB:7.0f} MiB; CPU {cpu:5.1f} s; {done}",
-                  flush=True)
-        finally:
-            server.stop()
+        bound = KINDS[kind].bound
+        one = measured_pins(kind, 1, seconds, flags)
+        many = measured_pins(kind, connections, seconds, flags)
+        most = min(bound * connections, many.memory_max)
+        cells = [bound, one.resident, one.kernel, most, many.resident, many.kernel]
+        print(f"| {kind} | " + " | ".join(f"{each / MIB:,.{2 if each < 10 * MIB else 0}f} MiB" for each in cells) +
+              f" | {many.back} | {many.open:,} |", flush=True)
+
+
+Pins = collections.namedtuple("Pins", "resident kernel back open memory_max")
+
+
+def measured_pins(kind, connections, seconds, flags):
+    server = Server(*flags, grpc=True)
+    try:
+        memory_max = int(server.metrics()["bwos_memory_max_bytes"])
+        before = server.memory()
+        resident = kernel = most_open = 0
+        attackers = Attackers(server, [kind], connections)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(0.2)
+            resident = max(resident, server.memory() - before)
+            kernel = max(kernel, socket_bytes(server))
+            most_open = max(most_open, attackers.open)
+        attackers.end()
+        ended = time.monotonic()
+        while server.memory() > before + LEFT_MAX and time.monotonic() < ended + DEADLINE:
+            time.sleep(0.1)
+        left = server.memory() - before
+        back = f"{time.monotonic() - ended:.1f} s" if left <= LEFT_MAX else f"{left / MIB:,.0f} MiB after {DEADLINE} s"
+        return Pins(resident, kernel, back, most_open, memory_max)
+    finally:
+        server.stop()
+
+
+def socket_bytes(server):
+    """What the kernel has allotted to the server's own connections: received and not read, or not sent yet."""
+    ports = [server.address[1], int(server.grpc_address.rsplit(":", 1)[1])]
+    told = subprocess.run(["ss", "-tmnH", " or ".join(f"sport = :{port}" for port in ports)], check=True,
+                          capture_output=True, text=True).stdout
+    return sum(int(received) + int(ahead) + int(queued)
+               for received, ahead, queued in re.findall(r"skmem:\(r(\d+),.*?,f(\d+),w(\d+),", told))
 
 
 def main():
