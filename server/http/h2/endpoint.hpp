@@ -132,6 +132,8 @@ class endpoint final : application {
   [[nodiscard]] bool may_keep(std::size_t more) noexcept {
     return memory_.set(memory::bodies, body_bytes() + more);
   }
+  /// Some of them are kept no more.
+  void keeps_less() noexcept { memory_.set_anyway(memory::bodies, body_bytes()); }
   /// The header of a stream has come. False: there is no memory for it.
   [[nodiscard]] bool may_keep_header() noexcept {
     return memory_.set(memory::headers, session_.header_bytes_kept());

@@ -10,7 +10,9 @@
 
 #include "http/h1/syntax.hpp"
 #include "http/h2/endpoint.hpp"
+#include "http/limits.hpp"
 #include "http/worker_local.hpp"
+#include "net/kept_buffers.hpp"
 
 namespace bwos::server::h2 {
 namespace {
@@ -54,7 +56,7 @@ struct request_stream::long_run final : continuation, handed_on_stream {
   const metrics::ticks since;
   lane_entry place;
   response reply;
-  std::string text;  // what reply refers to
+  std::string text;  // what reply refers to, unless that lies in the request
   std::atomic<bool> cancelled{false};
 };
 
@@ -87,8 +89,10 @@ void request_stream::long_run::answer() noexcept {
   const metrics::ticks begun = metrics::now_ticks();
   try {
     reply = common.routes.respond(where, of->asked(), this_worker().text);
-    text = reply.body;
-    reply.body = text;
+    if (!of->content_.has(reply.body)) {
+      text = reply.body;
+      reply.body = text;
+    }
   } catch (...) {
     reply = error_response(status::internal_error);
   }
@@ -151,6 +155,8 @@ void request_stream::read_length(std::string_view value) {
     object(status::payload_too_large);
   } else if (!in_.at_.of().memory.admits_body(size)) {
     object(status::service_unavailable);
+  } else {
+    content_length_ = size;
   }
 }
 
@@ -206,6 +212,12 @@ void request_stream::on_closed(error /*why*/) {
   if (!ready_) in_.release(*this);
 }
 
+void request_stream::on_sent(std::size_t bytes) {
+  if (!lends_) return;
+  content_room_ += bytes;  // the session does not count them any more, and they are there yet
+  in_.lent_bytes_ += bytes;
+}
+
 request request_stream::asked() const noexcept {
   const std::string_view target = target_;
   const std::size_t mark = std::min(target.find('?'), target.size());
@@ -213,7 +225,7 @@ request request_stream::asked() const noexcept {
           .path = target.substr(0, mark),
           .query = target.substr(std::min(mark + 1, target.size())),
           .content_type = content_type_,
-          .body = content_,
+          .body = content_.view(),
           .length_known = true};  // RFC 9113, 8.1: its frames say where it ends
 }
 
@@ -224,7 +236,6 @@ void request_stream::refuse(status why) {
   expects_continue_ = false;
   in_.common_.metrics.here().request(in_.common_.routes.other(), number_of(why));
   answer(error_response(why));
-  in_.drop_content(*this);
 }
 
 void request_stream::answer(const response& what) {
@@ -250,8 +261,15 @@ void request_stream::answer(const response& what) {
     fields[count++] = {more_name_, what.header.substr(colon + 2)};
   }
   const auto header = std::span(fields).first(count);
-  if (verb_ == method::head || what.body.empty()) return in_.session_.answer(*this, header);
-  in_.session_.answer(*this, header, std::string(what.body));
+  if (verb_ == method::head || what.body.empty()) {
+    in_.session_.answer(*this, header);
+  } else if (content_.has(what.body)) {
+    in_.lend_content(*this, what.body.size());
+    return in_.session_.answer_from(*this, header, what.body);
+  } else {
+    in_.session_.answer(*this, header, std::string(what.body));
+  }
+  in_.drop_content(*this);
 }
 
 /// To the access log.
@@ -338,7 +356,7 @@ rest requests::run_ready(clock::time_point now) {
       release(each);
       continue;
     }
-    if (session_.waiting_bytes() > at_.of().bounds.output_bytes_max) {
+    if (session_.waiting_bytes() + lent_bytes_ > at_.of().bounds.output_bytes_max) {
       session_.reset(each, error::refused_stream);
       continue;
     }
@@ -351,7 +369,6 @@ rest requests::run_ready(clock::time_point now) {
         is_refused ? busy_response() : common_.routes.respond(where, asked, this_worker().text);
     if (!is_refused && !entry.brief) common_.times.note(where, metrics::now_ticks() - asked_at);
     each.answer(reply);
-    drop_content(each);
     counters.request(where, number_of(reply.code));
     if (shed) counters.shed();
     ++answered;
@@ -382,7 +399,6 @@ void requests::take(inbox_entry& ended) {
     return release(which);
   }
   which.answer(run.reply);
-  drop_content(which);
   metrics::slot& counters = common_.metrics.here();
   counters.request(run.where, number_of(run.reply.code));
   counters.answered(1, metrics::now_ticks() - run.since);
@@ -442,28 +458,45 @@ void requests::wait_no_more(request_stream& which) noexcept {
   (which.later_ != nullptr ? which.later_->sooner_ : latest_) = which.sooner_;
 }
 
-/// False: the connection has too much already.
+/// False: the connection has too much already. With its first bytes room is made for all that its
+/// header announced, if that is not too much to make room for at once.
 bool requests::keep(request_stream& which, std::string_view bytes) {
-  const std::size_t size = which.content_.size() + bytes.size();
-  if (size > which.content_room_) {
-    const std::size_t bytes_max = common_.limits.body_bytes_max;
-    const std::size_t room = std::clamp(2 * which.content_room_, size, bytes_max);
+  byte_buffer& content = which.content_;
+  const std::size_t size = content.size() + bytes.size();
+  if (size > content.capacity()) {
+    memory_budget& memory = at_.of().memory;
+    const std::size_t whole = std::max(size, which.content_length_);
+    const std::size_t room =
+        buffer_bytes(std::max(size, std::min(whole, buffer_bytes(body_bytes_ahead))));
     const std::size_t more = room - which.content_room_;
-    if (content_bytes_ + more > bodies_max * bytes_max) return false;
-    const bool becomes_large = which.content_.size() <= memory_budget::body_bytes_tight;
-    if (becomes_large && !at_.of().memory.admits_body(size)) return false;
+    const std::size_t most = bodies_max * buffer_bytes(common_.limits.body_bytes_max);
+    if (content_bytes_ + more > most) return false;
+    const bool becomes_large = content.size() <= memory_budget::body_bytes_tight;
+    if (becomes_large && !memory.admits_body(whole)) return false;
     if (!at_.may_keep(more)) return false;
-    which.content_.reserve(room);
+    byte_buffer larger = take_buffer(room, memory);
+    larger.append(content.view());
+    put_away(std::exchange(content, std::move(larger)), memory);
     which.content_room_ = room;
     content_bytes_ += more;
   }
-  which.content_.append(bytes);
+  content.append(bytes);
   return true;
 }
 
+/// An answer of `bytes` lies in it, which the session counts while they wait.
+void requests::lend_content(request_stream& which, std::size_t bytes) noexcept {
+  which.lends_ = true;
+  content_bytes_ -= which.content_room_;
+  which.content_room_ -= bytes;
+  lent_bytes_ += which.content_room_;
+}
+
 void requests::drop_content(request_stream& which) noexcept {
-  content_bytes_ -= std::exchange(which.content_room_, 0);
-  std::string().swap(which.content_);
+  if (which.content_.capacity() == 0) return;
+  (which.lends_ ? lent_bytes_ : content_bytes_) -= std::exchange(which.content_room_, 0);
+  if (which.content_.capacity() >= kept_buffer_bytes_min) at_.keeps_less();
+  put_away(std::exchange(which.content_, {}), at_.of().memory);
 }
 
 /// It is a call: a stream of the peer's takes its place, and what has come of it.

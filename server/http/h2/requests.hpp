@@ -20,6 +20,7 @@
 #include "http/h1/connection.hpp"
 #include "http/h2/session.hpp"
 #include "http/h2/streams.hpp"
+#include "net/byte_buffer.hpp"
 #include "net/reply_inbox.hpp"
 
 namespace bwos::server::h2 {
@@ -44,6 +45,7 @@ class request_stream final : public stream {
   void on_data(std::span<const std::byte> bytes, bool last) override;
   void on_end() override;
   void on_closed(error why) override;
+  void on_sent(std::size_t bytes) override;
   std::span<const field> trailers() override { return {}; }
 
   void read_method(std::string_view value);
@@ -67,9 +69,10 @@ class request_stream final : public stream {
   clock::time_point taken_up_;  // its header's end, or all of it
   std::string target_;
   std::string content_type_;
-  std::string content_;
-  std::size_t content_room_ = 0;  // for it, as the connection is charged
-  std::string fields_;            // name, zero, value, zero, ...: while it may be a call yet
+  std::size_t content_length_ = 0;  // as its header has it; 0: it does not say
+  byte_buffer content_;             // its body; until on_closed(), if the answer lies there
+  std::size_t content_room_ = 0;    // of content_, as it counts in body_bytes()
+  std::string fields_;              // name, zero, value, zero, ...: while it may be a call yet
   std::string more_name_;
   std::array<char, 20> length_;  // the answer's
   std::array<char, 29> date_;
@@ -82,6 +85,7 @@ class request_stream final : public stream {
   bool ready_ = false;     // stands in the list of those to be answered
   bool open_ = true;       // the stream is, until on_closed()
   bool answered_ = false;  // or as good as
+  bool lends_ = false;     // the answer lies in content_
 };
 
 /// All of a connection's.
@@ -107,8 +111,9 @@ class requests final : public stream_kind {
   [[nodiscard]] clock::time_point deadline() const noexcept override {
     return soonest_ == nullptr ? clock::time_point::max() : soonest_->deadline_;
   }
-  /// Bodies that are kept.
-  [[nodiscard]] std::size_t body_bytes() const noexcept { return content_bytes_; }
+  /// Memory of bodies. What waits to be sent of answers that lie there is not in it: the session
+  /// counts that.
+  [[nodiscard]] std::size_t body_bytes() const noexcept { return content_bytes_ + lent_bytes_; }
   /// One of the connection's deadlines has passed.
   void count_timeout(metrics::timeout which) const { common_.metrics.here().timed_out(which); }
 
@@ -123,6 +128,7 @@ class requests final : public stream_kind {
   void wait_for_body(request_stream& which) noexcept;
   void wait_no_more(request_stream& which) noexcept;
   [[nodiscard]] bool keep(request_stream& which, std::string_view bytes);
+  void lend_content(request_stream& which, std::size_t bytes) noexcept;
   void drop_content(request_stream& which) noexcept;
   [[nodiscard]] bool is_busy() const noexcept;
   void hand_over(request_stream& call);
@@ -136,7 +142,8 @@ class requests final : public stream_kind {
   request_stream** ready_end_ = &ready_;
   request_stream* soonest_ = nullptr;
   request_stream* latest_ = nullptr;
-  std::size_t content_bytes_ = 0;  // of all: their room
+  std::size_t content_bytes_ = 0;  // room of those that no answer lies in
+  std::size_t lent_bytes_ = 0;     // room of the others
   rest left_ = rest::nothing;
   bool awaits_continue_ = false;  // one of those whose body is waited for does
 };

@@ -334,7 +334,7 @@ struct session::callbacks {
       }
       stream& from = *static_cast<stream*>(source->ptr);
       self.output_->append({reinterpret_cast<const char*>(head), head_size});
-      self.output_->append(std::string_view(from.body_).substr(from.body_sent_, size));
+      self.output_->append(from.body_.substr(from.body_sent_, size));
       from.body_sent_ += size;
       from.sent_ever_ += size;
       self.sent_ever_ += size;
@@ -342,7 +342,8 @@ struct session::callbacks {
       self.waiting_bytes_ -= size;
       self.floods_.earn_bytes(size);
       if (from.goes_on_ && !from.has_body_left()) {
-        empty(from.body_);
+        empty(from.text_);
+        from.body_ = {};
         from.body_sent_ = 0;
       }
       from.on_sent(size);
@@ -446,15 +447,16 @@ bool session::pull_frames(byte_buffer& to) {
 }
 
 void session::answer(stream& to, std::span<const field> header, std::string body) {
+  to.text_ = std::move(body);
+  answer_from(to, header, to.text_);
+}
+
+void session::answer_from(stream& to, std::span<const field> header, std::string_view body) {
   if (dead_) return;
   ends_early(to);
-  to.body_ = std::move(body);
-  waiting_bytes_ += to.body_.size();
-  nghttp2_data_provider provider{};
-  provider.source.ptr = &to;
-  provider.read_callback = &callbacks::on_body;
-  const field_list fields(header);
-  fail(nghttp2_submit_response(session_, to.id_, fields.data(), fields.size(), &provider));
+  to.body_ = body;
+  waiting_bytes_ += body.size();
+  submit_answer(to, header);
 }
 
 void session::answer(stream& to, std::span<const field> header) {
@@ -467,6 +469,11 @@ void session::answer(stream& to, std::span<const field> header) {
 void session::begin(stream& to, std::span<const field> header) {
   if (dead_) return;
   to.goes_on_ = true;
+  submit_answer(to, header);
+}
+
+/// HEADERS, and its body's DATA.
+void session::submit_answer(stream& to, std::span<const field> header) {
   nghttp2_data_provider provider{};
   provider.source.ptr = &to;
   provider.read_callback = &callbacks::on_body;
@@ -510,13 +517,14 @@ bool session::is_slow(send_watch& watch, bool waits_for_peer, std::int32_t windo
 void session::append(stream& to, std::string& more) {
   waiting_bytes_ += more.size();
   if (to.has_body_left()) {
-    to.body_.erase(0, std::exchange(to.body_sent_, 0));  // not much: who appends waits for these
-    to.body_.append(more);
+    to.text_.erase(0, std::exchange(to.body_sent_, 0));  // not much: who appends waits for these
+    to.text_.append(more);
   } else {
-    to.body_.swap(more);
+    to.text_.swap(more);
     to.body_sent_ = 0;
     to.watch_.stop();
   }
+  to.body_ = to.text_;
   if (dead_ || !std::exchange(to.deferred_, false)) return;
   fail(nghttp2_session_resume_data(session_, to.id_));
 }
@@ -532,7 +540,8 @@ void session::cut(stream& to) {
   if (dead_) return;
   const std::size_t end = to.body_sent_ + to.body_promised_;
   waiting_bytes_ -= to.body_.size() - end;
-  to.body_.resize(end);
+  to.text_.resize(end);
+  to.body_ = to.text_;
   to.cut_ = true;
   ends_early(to);
   submit_trailers(to);

@@ -99,7 +99,8 @@ class stream {
   bool deferred_ = false;  // nghttp2 waits for more of its body
   bool cut_ = false;       // nothing more of its body
   std::size_t held_ = 0;   // bytes of on_data() that have not been consumed
-  std::string body_;
+  std::string text_;       // of its body: what append() brought, or answer() took
+  std::string_view body_;  // in text_, or where answer() was told
   std::size_t body_sent_ = 0;
   std::uint64_t sent_ever_ = 0;  // of its body, also what append() forgot
   send_watch watch_;
@@ -136,6 +137,8 @@ class session {
 
   /// HEADERS, DATA and trailers, if there are any. `header` must stay valid until on_closed().
   void answer(stream& to, std::span<const field> header, std::string body);
+  /// The same, of a body that stays where it is until on_closed().
+  void answer_from(stream& to, std::span<const field> header, std::string_view body);
   /// HEADERS alone. See stream::take_rest().
   void answer(stream& to, std::span<const field> header);
   /// HEADERS of an answer whose DATA is brought by append(), and its trailers asked for after
@@ -219,6 +222,7 @@ class session {
   void note_host(std::string_view name, std::string_view value);
   [[nodiscard]] stream* find(std::int32_t id) const noexcept;
   void end_of_request(stream& of);
+  void submit_answer(stream& to, std::span<const field> header);
   void submit_trailers(stream& of);
   [[nodiscard]] bool is_slow(send_watch& watch, bool waits_for_peer, std::int32_t window,
                              std::size_t left, std::uint64_t sent) const noexcept;

@@ -8,8 +8,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "app/services.hpp"
@@ -36,6 +41,8 @@ struct options_of_harness {
   metrics::ticks lane_threshold = 0;
   bool hands_on = true;
   call_limits calls;
+  access_log* log = nullptr;
+  std::size_t memory_max = memory_budget::unlimited;
 };
 
 class http_harness {
@@ -44,6 +51,7 @@ class http_harness {
 
   explicit http_harness(const options_of_harness& how = {})
       : times(how.lane_threshold, site.routes.count()),
+        memory(how.memory_max),
         how_(how),
         tested(common_, {}, now, &context_, how.hands_on) {
     if (how.with_calls) add_services(methods_, demo_services{});
@@ -103,6 +111,9 @@ class http_harness {
   [[nodiscard]] std::uint64_t counted(std::string_view path, server::status code) const {
     return site.counted(one_registry().total(), path, code) - site.counted(before_, path, code);
   }
+  [[nodiscard]] std::int64_t charged(server::memory what) const {
+    return memory.total().bytes[static_cast<std::size_t>(what)];
+  }
   [[nodiscard]] std::uint64_t timeouts(metrics::timeout which) const {
     const auto at = static_cast<std::size_t>(which);
     return one_registry().total().timeouts[at] - before_.timeouts[at];
@@ -129,8 +140,8 @@ class http_harness {
                            .memory = memory,
                            .calls = how_.with_calls ? &served_ : nullptr,
                            .parts_behind_answers = true};
-  const h1::common context_{workers,   site.drain, site.routes, one_registry(),
-                            how_.http, times,      queue_age_,  common_};
+  const h1::common context_{workers, site.drain, site.routes, one_registry(), how_.http,
+                            times,   queue_age_, common_,     how_.log};
   frame_reader reader_;
 
  public:
@@ -389,6 +400,222 @@ TEST(http2_limits, bodies_of_a_connection_have_a_bound_together) {
   connection.feed(post(35, std::string(1000, 'y')));
   EXPECT_EQ(connection.answer_to(1).status, "200");
   EXPECT_EQ(connection.answer_to(35).status, "200");
+}
+
+/// On a thread of its own, which keeps no buffers yet.
+template <class Body>
+void on_a_new_thread(Body body) {
+  std::thread(body).join();
+}
+
+constexpr std::int64_t kib = 1024;
+constexpr auto bodies = server::memory::bodies;
+constexpr auto output = server::memory::output;
+constexpr auto buffers = server::memory::buffers;
+
+std::string text_of(std::size_t size) {
+  std::string text(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>('a' + i % 23);
+  return text;
+}
+
+/// A request of /echo with its length, and no END_STREAM.
+std::string announced_post(std::uint32_t stream, std::size_t length, const std::string& sent) {
+  std::string frames =
+      header_frame(stream, asks("POST", "/echo", {{"content-length", std::to_string(length)}}));
+  for (std::size_t at = 0; at < sent.size(); at += 16'384) {
+    frames += frame(data, none, stream, sent.substr(at, 16'384));
+  }
+  return frames;
+}
+
+TEST(http2_bodies, that_are_announced_take_memory_when_they_come) {
+  on_a_new_thread([] {
+    http_harness connection;
+    connection.begin();
+    connection.feed(announced_post(1, 1'048'576, ""));
+    EXPECT_EQ(connection.charged(bodies), 0);
+    connection.feed(frame(data, none, 1, "x"));
+    EXPECT_EQ(connection.charged(bodies), 260 * kib);
+    connection.feed(announced_post(3, 100'000, "x"));
+    EXPECT_EQ(connection.charged(bodies), (260 + 132) * kib);
+    connection.feed(announced_post(5, 1, "x"));
+    EXPECT_EQ(connection.charged(bodies), (260 + 132) * kib);
+  });
+}
+
+TEST(http2_bodies, leave_their_buffers_to_the_next) {
+  on_a_new_thread([] {
+    options_of_harness how;
+    how.http.body_bytes_max = 100'000;
+    http_harness connection(how);
+    connection.begin();
+    connection.feed(announced_post(1, 99'999, text_of(50'000)));
+    EXPECT_EQ(connection.charged(bodies), 132 * kib);
+    EXPECT_EQ(connection.charged(buffers), 0);
+    connection.feed(frame(rst_stream, none, 1, number(8)));
+    EXPECT_EQ(connection.charged(bodies), 0);
+    EXPECT_EQ(connection.charged(buffers), 132 * kib);
+    connection.feed(announced_post(3, 99'998, text_of(50'000)));
+    EXPECT_EQ(connection.charged(bodies), 132 * kib);
+    EXPECT_EQ(connection.charged(buffers), 0);
+    connection.now += how.http.body_timeout;
+    connection.look();
+    EXPECT_EQ(connection.answer_to(3).status, "408");
+    EXPECT_EQ(connection.charged(bodies), 0);
+    EXPECT_EQ(connection.charged(buffers), 132 * kib);
+    // One that grows leaves the smaller ones, too.
+    connection.feed(large_post(5, text_of(100'001)));
+    EXPECT_EQ(connection.answer_to(5).status, "413");
+    EXPECT_EQ(connection.charged(bodies), 0);
+    EXPECT_EQ(connection.charged(buffers), (32 + 68 + 132) * kib);
+  });
+}
+
+/// Two of 260 KiB and the thread's first 128 are less than the 690 that are tight; three are not.
+TEST(http2_bodies, are_not_charged_any_more_where_their_buffers_are) {
+  on_a_new_thread([] {
+    options_of_harness how;
+    how.memory_max = 920 * 1024;
+    http_harness connection(how);
+    connection.begin();
+    connection.feed(announced_post(1, 250'000, "x") + announced_post(3, 250'000, "x"));
+    EXPECT_EQ(connection.charged(bodies), 2 * 260 * kib);
+    connection.feed(frame(rst_stream, none, 1, number(8)) + frame(rst_stream, none, 3, number(8)));
+    EXPECT_EQ(connection.charged(buffers), 2 * 260 * kib);
+  });
+}
+
+TEST(http2_bodies, that_are_large_are_refused_while_memory_is_tight) {
+  on_a_new_thread([] {
+    options_of_harness how;
+    how.memory_max = std::size_t{4} << 20;
+    http_harness connection(how);
+    connection.begin();
+    connection.feed(announced_post(1, 200'000, "") + announced_post(3, 60'000, ""));
+    ASSERT_TRUE(connection.memory.take(output, 3'500 * 1024));
+    connection.feed(frame(data, none, 1, "x") + frame(data, none, 3, "x"));
+    EXPECT_EQ(connection.answer_to(1).status, "503");
+    EXPECT_EQ(connection.answer_to(3).status, "");
+    EXPECT_EQ(connection.charged(bodies), 68 * kib);
+    connection.memory.give_back(output, 3'500 * 1024);
+  });
+}
+
+/// The answer lies in the request's buffer, which is charged as long as it is there: what waits as
+/// output, the rest as bodies.
+TEST(http2_bodies, that_are_echoed_stay_where_they_are) {
+  on_a_new_thread([] {
+    const std::string body = text_of(250'000);
+    const auto is_charged = [](const http_harness& of, std::int64_t waiting) {
+      EXPECT_NEAR(static_cast<double>(of.charged(output)), static_cast<double>(waiting), 4096);
+      EXPECT_NEAR(static_cast<double>(of.charged(bodies) + of.charged(output)), 260 * kib, 8192);
+    };
+    http_harness connection;
+    connection.begin();
+    connection.feed(announced_post(1, body.size(), body) + frame(data, end_stream, 1, ""));
+    EXPECT_EQ(connection.answer_to(1).body, body.substr(0, 65'535));
+    is_charged(connection, 250'000 - 65'535);
+    for (int sent = 65'535; sent < 250'000; sent += 60'000) {
+      is_charged(connection, 250'000 - sent);
+      EXPECT_EQ(connection.charged(buffers), 0);
+      connection.feed(frame(window_update, none, 0, number(60'000)) +
+                      frame(window_update, none, 1, number(60'000)));
+    }
+    EXPECT_EQ(connection.answer_to(1).body, body);
+    EXPECT_TRUE(connection.answer_to(1).ended);
+    EXPECT_EQ(connection.charged(bodies), 0);
+    EXPECT_EQ(connection.charged(output), 0);
+    EXPECT_EQ(connection.charged(buffers), 260 * kib);
+  });
+}
+
+TEST(http2_bodies, that_are_echoed_may_be_reset_midway) {
+  on_a_new_thread([] {
+    const std::string body = text_of(250'000);
+    http_harness connection;
+    connection.begin();
+    connection.feed(announced_post(1, body.size(), body) + frame(data, end_stream, 1, ""));
+    EXPECT_EQ(connection.answer_to(1).body.size(), 65'535U);
+    connection.feed(frame(rst_stream, none, 1, number(8)));
+    EXPECT_EQ(connection.charged(bodies), 0);
+    EXPECT_EQ(connection.charged(output), 0);
+    EXPECT_EQ(connection.charged(buffers), 260 * kib);
+    connection.feed(announced_post(3, 200'000, body.substr(0, 200'000)) +
+                    frame(data, end_stream, 3, "") +
+                    frame(window_update, none, 0, number(1'000'000)));
+    EXPECT_EQ(connection.charged(buffers), 0);
+    connection.feed(frame(window_update, none, 3, number(1'000'000)));
+    EXPECT_EQ(connection.answer_to(1).body.size(), 65'535U);
+    EXPECT_EQ(connection.answer_to(3).body, body.substr(0, 200'000));
+    connection.feed(announced_post(5, 200'000, body.substr(0, 200'000)) +
+                    frame(data, end_stream, 5, ""));
+  });  // its end with an answer that is sent partly is the sanitizers' to look at
+}
+
+/// All but a byte of each is sent, and all of them are in memory yet.
+TEST(http2_bodies, that_are_echoed_count_as_answers_as_long_as_they_are_there) {
+  options_of_harness how;
+  how.http2.output_bytes_max = 100'000;
+  http_harness connection(how);
+  connection.begin(number(4, 2) + number(39'999));
+  connection.feed(frame(window_update, none, 0, number(1'000'000)));
+  for (const std::uint32_t stream : {1U, 3U, 5U}) {
+    connection.feed(large_post(stream, std::string(40'000, 'x')));
+  }
+  EXPECT_EQ(connection.answer_to(1).body.size(), 39'999U);
+  EXPECT_EQ(connection.answer_to(3).body.size(), 39'999U);
+  EXPECT_EQ(connection.answer_to(5).reset, 7);
+  connection.feed(frame(window_update, none, 1, number(1)));
+  EXPECT_TRUE(connection.answer_to(1).ended);
+  connection.feed(post(7, "x"));
+  EXPECT_EQ(connection.answer_to(7).body, "x");
+}
+
+TEST(http2_bodies, that_nobody_echoes_are_given_up_with_the_answer) {
+  on_a_new_thread([] {
+    http_harness connection;
+    connection.begin(number(4, 2) + number(0));  // INITIAL_WINDOW_SIZE 0
+    const std::string body = text_of(16'000);
+    std::uint32_t stream = 1;
+    for (const char* const verb : {"HEAD", "GET"}) {
+      std::string frames = header_frame(stream, asks(verb, "/plaintext"));
+      for (int i = 0; i < 4; ++i) frames += frame(data, none, stream, body);
+      connection.feed(frames);
+      EXPECT_EQ(connection.charged(bodies), 68 * kib);
+      connection.feed(frame(data, end_stream, stream, ""));
+      EXPECT_EQ(connection.charged(bodies), 0);
+      EXPECT_EQ(connection.answer_to(stream).field("content-length"), "13");
+      EXPECT_EQ(connection.answer_to(stream).body, "");
+      stream += 2;
+    }
+    EXPECT_TRUE(connection.answer_to(1).ended);
+    connection.feed(frame(window_update, none, 3, number(13)));
+    EXPECT_EQ(connection.answer_to(3).body, "Hello, World!");
+  });
+}
+
+TEST(http2_bodies, that_are_echoed_are_logged_and_may_have_trailers) {
+  std::string name = testing::TempDir() + "http2_bodies.XXXXXX";
+  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  const std::string file = name + "/log";
+  {
+    access_log log({.file = file});
+    options_of_harness how;
+    how.log = &log;
+    http_harness connection(how);
+    connection.begin(number(4, 2) + number(1'000'000));
+    const std::string body = text_of(40'000);
+    connection.feed(announced_post(1, body.size(), body) +
+                    header_frame(1, {{"x-checksum", "1"}}, end_stream));
+    EXPECT_EQ(connection.answer_to(1).body, body);
+    EXPECT_TRUE(connection.answer_to(1).ended);
+  }
+  std::ifstream written(file);
+  const std::string line{std::istreambuf_iterator<char>(written), {}};
+  EXPECT_NE(line.find(R"("path":"/echo")"), std::string::npos) << line;
+  EXPECT_NE(line.find(R"("bytes":40000)"), std::string::npos) << line;
+  std::filesystem::remove_all(name);
 }
 
 TEST(http2_limits, a_body_larger_than_the_window_goes_as_the_window_grows) {
@@ -684,6 +911,30 @@ TEST(http2_turns, a_long_one_goes_to_the_lane_by_itself) {
   EXPECT_EQ(connection.answer_to(5).body, "burned 2 us\n");
   EXPECT_FALSE(connection.tested.has_running());
   EXPECT_EQ(connection.counted("/work", server::status::ok), 2U);
+}
+
+TEST(http2_turns, a_long_one_is_answered_with_its_own_body) {
+  on_a_new_thread([] {
+    lane_harness connection;
+    for (int i = 0; i < 20; ++i) {
+      connection.times.note(connection.site.routes.find("/echo"), 4000);
+    }
+    const std::string body = text_of(40'000);
+    std::string frames;
+    for (const std::uint32_t stream : {1U, 3U}) {
+      frames += announced_post(stream, body.size(), body) + frame(data, end_stream, stream, "");
+    }
+    connection.feed(frames);
+    EXPECT_EQ(connection.workers.posted_long, 2);
+    connection.feed(frame(rst_stream, none, 3, number(8)));
+    EXPECT_EQ(connection.charged(bodies), 2 * 68 * kib);  // the lane may be at it
+    connection.workers.run();
+    connection.look();
+    EXPECT_EQ(connection.answer_to(1).body, body);
+    EXPECT_EQ(connection.answer_to(3).body, "");
+    EXPECT_EQ(connection.charged(bodies), 0);
+    EXPECT_EQ(connection.charged(buffers), 2 * 68 * kib);
+  });
 }
 
 TEST(http2_turns, a_long_one_that_nobody_wants_any_more_is_not_run) {
