@@ -22,6 +22,12 @@ time_point silence_end(const clock_facts& of, const limits& bounds) noexcept {
   return bounds.keepalive.count() > 0 ? of.heard + bounds.keepalive : time_point::max();
 }
 
+/// Of being so idle that what is not needed meanwhile is better given back.
+time_point spare_end(const clock_facts& of) noexcept {
+  const bool is_idle = !of.has_streams && !of.in_header && !of.is_our_turn;
+  return of.has_spare && is_idle ? of.idle_since + spare_kept : time_point::max();
+}
+
 }  // namespace
 
 clock_step what_is_due(const clock_facts& of, const limits& bounds, time_point now) noexcept {
@@ -41,7 +47,9 @@ clock_step what_is_due(const clock_facts& of, const limits& bounds, time_point n
   const time_point silent = silence_end(of, bounds);
   if (now >= silent) return {of.probed ? due::end_unheard : due::probe, now};
   if (now >= of.cut_at) return {due::end_old, now};
-  return {due::nothing, std::min({parts, late, silent, of.cut_at})};
+  const time_point spare = spare_end(of);
+  if (now >= spare) return {due::give_back, now};
+  return {due::nothing, std::min({parts, late, silent, of.cut_at, spare})};
 }
 
 void did(due what, clock_facts& to, const limits& bounds, time_point now) noexcept {
@@ -59,6 +67,9 @@ void did(due what, clock_facts& to, const limits& bounds, time_point now) noexce
     case due::probe:
       to.probed = true;
       to.probed_at = now;
+      return;
+    case due::give_back:
+      to.has_spare = false;
       return;
     case due::end_idle:
     case due::end_late_header:

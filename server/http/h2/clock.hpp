@@ -33,6 +33,7 @@ struct clock_facts {
   bool has_streams = false;
   bool is_our_turn = false;  ///< What has come has to wait for us: the peer is not late.
   bool probed = false;       ///< A PING was sent, and nothing heard since.
+  bool has_spare = false;    ///< It has had streams, and what they took is not given back.
   bool ended = false;
 };
 
@@ -45,6 +46,7 @@ enum class due : std::uint8_t {
   end_late_header,  ///< Neither the handshake nor a header takes so long.
   end_unheard,      ///< Nobody has answered the probe.
   end_old,          ///< Its age's grace is over.
+  give_back,        ///< What is not needed while nothing is asked for.
 };
 
 struct clock_step {

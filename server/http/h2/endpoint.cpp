@@ -108,6 +108,7 @@ void endpoint::go(clock::time_point now) {
   each_kind([&](stream_kind& each) { each.settle(now); });
   if (std::exchange(opened_before_, opened_) != opened_ || session_.streams() > 0) {
     facts_.idle_since = now;
+    facts_.has_spare = true;
   }
   look_after(now);
 }
@@ -206,6 +207,8 @@ void endpoint::do_what_is(due what) {
       return session_.leave();
     case due::probe:
       return session_.probe();
+    case due::give_back:
+      return session_.give_back_memory();
     case due::end_idle:
       if (requests_) requests_->count_timeout(metrics::timeout::idle);
       return session_.end(error::none);

@@ -105,4 +105,9 @@ inline constexpr double age_spread = 0.1;
 /// answer to a PING, but no longer than this.
 inline constexpr std::chrono::milliseconds goaway_patience{1000};
 
+/// An idle connection keeps for so long what makes its next stream cheap. Guessed: giving it back
+/// and having it anew takes some ten microseconds, which are much for each call of a peer that
+/// pauses briefly.
+inline constexpr std::chrono::seconds spare_kept{30};
+
 }  // namespace bwos::server::h2

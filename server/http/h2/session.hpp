@@ -186,6 +186,9 @@ class session {
   /// From now on PINGs that come too soon end the connection.
   void police_pings() noexcept { polices_pings_ = true; }
 
+  /// Without a stream for a while: some of its memory goes back to the system.
+  void give_back_memory() noexcept { memory_.give_back(); }
+
   /// Nothing more to receive, and nothing to send but what pull() gives yet.
   [[nodiscard]] bool is_over() const noexcept;
   /// The peer's preface and SETTINGS have come.

@@ -11,6 +11,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "base/thread_memory.hpp"
@@ -18,8 +19,8 @@
 namespace bwos::server::h2 {
 namespace {
 
-/// Blocks from here on lie at the beginning of the region, behind the session: its buffer does.
-constexpr std::size_t buffer_bytes_min = 8 * 1024;
+/// The table of streams is larger than this, and no larger than a page; those of HPACK are smaller.
+constexpr std::size_t table_bytes_max = 2 * 1024;
 
 /// All regions of the process that nobody has. Locked where a connection begins or ends.
 class region_store {
@@ -111,15 +112,21 @@ void* session_memory::place(std::size_t size) noexcept {
   if (size <= thread_memory::block_bytes_max || size > region_bytes || region_ == nullptr) {
     return nullptr;
   }
-  const bool is_front = front_ == 0 || size >= buffer_bytes_min;
-  std::size_t& at = is_front ? front_ : back_;
-  const std::size_t end = is_front ? 5 * page : region_bytes;
+  constexpr std::size_t first = page + table_end;
+  constexpr std::size_t last = region_bytes - page;
   constexpr std::size_t alignment = alignof(std::max_align_t);
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
-  if (rounded > end - at) return nullptr;
-  void* const placed = region_ + at;
-  at += rounded;
-  return placed;
+  if (next_ == 0) {
+    next_ = first;
+  } else if (size <= table_bytes_max && !has_table_) {
+    has_table_ = true;
+    return region_ + first - rounded;
+  } else if (size > table_bytes_max && size <= page && !has_last_) {
+    has_last_ = true;
+    return region_ + last;
+  }
+  if (rounded > last - next_) return nullptr;
+  return region_ + std::exchange(next_, next_ + rounded);
 }
 
 void* session_memory::allocate(std::size_t size) noexcept {
@@ -150,6 +157,14 @@ void* session_memory::reallocate(void* memory, std::size_t size) noexcept {
 
 void session_memory::deallocate(void* memory) noexcept {
   if (!has(memory)) thread_memory::deallocate(memory);
+}
+
+void session_memory::give_back() noexcept {
+  if (!has_last_) return;
+  std::byte* const last = region_ + region_bytes - page;
+  const bool is_zeroed =
+      std::all_of(last, last + page, [](std::byte each) { return each == std::byte{0}; });
+  if (is_zeroed) ::madvise(last, page, MADV_DONTNEED);
 }
 
 }  // namespace bwos::server::h2

@@ -1272,6 +1272,19 @@ TEST(native_time, a_handshake_a_header_and_idleness_have_their_ends) {
   EXPECT_TRUE(idle.tested.is_over());
 }
 
+TEST(native_time, what_a_connection_has_spare_is_given_back_once_behind_its_calls) {
+  calls_harness idle;
+  idle.begin();
+  idle.feed(call_frames(1, "x"));
+  EXPECT_EQ(idle.tested.deadline(), idle.now + h2::spare_kept);
+  idle.now += h2::spare_kept;
+  EXPECT_TRUE(idle.look().empty());
+  EXPECT_EQ(idle.tested.deadline(), idle.now - h2::spare_kept + h2::limits{}.idle_timeout);
+  idle.feed(call_frames(3, "again"));
+  EXPECT_EQ(idle.answer_to(3).body, reply_to("again"));
+  EXPECT_EQ(idle.tested.deadline(), idle.now + h2::spare_kept);
+}
+
 TEST(native_drain, the_peer_is_told_twice_and_its_calls_end) {
   calls_harness connection;
   connection.begin();

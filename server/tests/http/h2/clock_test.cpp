@@ -10,9 +10,9 @@
 namespace bwos::server::h2 {
 
 void PrintTo(due what, std::ostream* to) {
-  constexpr std::array<const char*, 8> names{"nothing",     "notice",   "leave",
+  constexpr std::array<const char*, 9> names{"nothing",     "notice",   "leave",
                                              "probe",       "end_idle", "end_late_header",
-                                             "end_unheard", "end_old"};
+                                             "end_unheard", "end_old",  "give_back"};
   *to << names.at(static_cast<std::size_t>(what));
 }
 
@@ -58,6 +58,7 @@ struct row {
   time_point next;  // of `nothing`
 };
 
+const auto spare = [](clock_facts& of) { of.has_spare = true; };
 const auto streams = [](clock_facts& of) { of.has_streams = true; };
 
 TEST(h2_clock, says_what_is_due_and_when_to_ask_again) {
@@ -65,6 +66,15 @@ TEST(h2_clock, says_what_is_due_and_when_to_ask_again) {
       {"idle, for a moment", facts(), start + 1s, due::nothing, start + 300s},
       {"idle, just not long enough", facts(), start + 300s - 1ns, due::nothing, start + 300s},
       {"idle, long enough", facts(), start + 300s, due::end_idle, {}},
+      {"with what it does not need yet", but(spare), start + 1s, due::nothing, start + spare_kept},
+      {"and has not needed for long", but(spare), start + spare_kept, due::give_back, {}},
+      {"while it has a stream", but([](auto& of) { of.has_spare = of.has_streams = true; }),
+       start + 100s, due::nothing, start + 1000s},
+      {"while a header comes", but([](auto& of) { of.has_spare = of.in_header = true; }),
+       start + 6s, due::nothing, start + 7s},
+      {"while what is idle waits for us",
+       but([](auto& of) { of.has_spare = of.is_our_turn = true; }), start + 100s, due::nothing,
+       start + 1000s},
       {"streams are open", but(streams), start + 300s, due::nothing, start + 1000s},
       {"what is idle waits for us", but([](auto& of) { of.is_our_turn = true; }), start + 300s,
        due::nothing, start + 1000s},

@@ -23,7 +23,13 @@ struct made {
         streams(by.allocate_zeroed(256, 16)),
         buffer(by.reallocate(nullptr, 16394)) {
     std::memset(session, 1, 2928);
-    std::memset(buffer, 2, 100);
+    std::memset(buffer, 2, 80);
+  }
+  /// As for a call, whose answer adds two entries to the first table.
+  void use_for_a_call() const {
+    std::memset(static_cast<char*>(tables[0]) + 1024 - 16, 1, 16);
+    std::memset(tables[1], 1, 1024);
+    std::memset(static_cast<char*>(streams) + 2528, 1, 16);
   }
   void use(int with) const {
     for (void* const each : tables) std::memset(each, with, 1024);
@@ -97,7 +103,7 @@ TEST(session_memory, what_grows_keeps_what_it_holds) {
   session_memory memory;
   const made all(memory);
   void* const buffer = memory.reallocate(all.buffer, 40'000);
-  EXPECT_TRUE(is_all(buffer, 100, 2));
+  EXPECT_TRUE(is_all(buffer, 80, 2));
   std::memset(buffer, 8, 40'000);
   void* const larger = memory.reallocate(buffer, 400'000);
   EXPECT_TRUE(is_all(larger, 40'000, 8));
@@ -119,16 +125,37 @@ TEST(session_memory, many_have_each_their_own) {
   EXPECT_EQ(regions.size(), with);
 }
 
-TEST(session_memory, an_idle_session_takes_one_page_and_none_when_it_has_ended) {
+TEST(session_memory, an_idle_session_takes_a_page_or_two_and_none_when_it_has_ended) {
   end_many();
   std::deque<session_memory> next(session_memory::kept_max + 1);
   if (next.back().region() == nullptr) GTEST_SKIP() << "off under this sanitizer, or other pages";
   EXPECT_EQ(resident_pages(next.back()), 0) << "it has not given its pages back";
   const made all(next.back());
   EXPECT_EQ(resident_pages(next.back()), 1);
+  all.use_for_a_call();
+  EXPECT_EQ(resident_pages(next.back()), 2);
   all.use(9);
   EXPECT_EQ(resident_pages(next.back()), 7);
   all.free(next.back());
+}
+
+TEST(session_memory, an_empty_table_of_streams_is_given_back_and_no_other) {
+  end_many();
+  std::deque<session_memory> next(session_memory::kept_max + 1);
+  session_memory& memory = next.back();
+  const made all(memory);
+  all.use_for_a_call();
+  memory.give_back();
+  EXPECT_TRUE(is_all(static_cast<char*>(all.streams) + 2528, 16, 1)) << "it was not empty";
+  std::memset(all.streams, 0, 4096);
+  memory.give_back();
+  if (memory.region() != nullptr) {
+    EXPECT_EQ(resident_pages(memory), 1);
+  }
+  EXPECT_TRUE(is_all(all.session, 2928, 1));
+  EXPECT_TRUE(is_all(all.tables[1], 1024, 1));
+  EXPECT_TRUE(is_all(all.streams, 4096, 0));
+  all.free(memory);
 }
 
 TEST(session_memory, too_much_is_refused) {
