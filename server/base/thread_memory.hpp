@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of what comes and goes with each stream of HTTP/2: nghttp2's objects, calls, their
-// coroutines. The thread that frees a block keeps it for its own next ones, so that a steady state
-// does not go to the C library, whose own lists hold seven blocks of a size.
+// replies, coroutines. The thread that frees a block keeps it for its own next ones, so that a
+// steady state does not go to the C library, whose own lists hold seven blocks of a size.
 //
 // INVARIANTS
 // K1  A block in a list has at least the bytes of its class: it was asked of the C library as
@@ -41,6 +41,26 @@ class thread_memory {
 
   /// Off under the sanitizers, which have to see each use of what was freed.
   static const bool is_on;
+};
+
+/// A standard library's allocator of it.
+template <class T>
+struct thread_allocator {
+  using value_type = T;
+
+  thread_allocator() noexcept = default;
+  template <class Other>
+  explicit(false) thread_allocator(const thread_allocator<Other>& /*same*/) noexcept {}
+
+  [[nodiscard]] T* allocate(std::size_t count) {
+    void* const memory = thread_memory::allocate(count * sizeof(T));
+    if (memory == nullptr) throw std::bad_alloc();
+    return static_cast<T*>(memory);
+  }
+  void deallocate(T* memory, std::size_t count) noexcept {
+    thread_memory::deallocate(memory, count * sizeof(T));
+  }
+  bool operator==(const thread_allocator&) const noexcept = default;
 };
 
 /// A base of what is allocated there.

@@ -161,7 +161,7 @@ void call::pack_reply() {
   if (packed.size() >= reply_.size()) return;
   const std::size_t size = packed.size() - message_prefix::bytes;
   message_prefix{.flag = 1, .size = static_cast<std::uint32_t>(size)}.write(packed.data());
-  reply_ = std::move(packed);
+  reply_ = packed;
 }
 
 additions& call::added() {
@@ -673,13 +673,13 @@ void call::reset(h2::error why) {
 void call::answer() {
   if (!status_.ok()) return answer_without_messages();
   if (!calls_->at().may_answer(reply_.size())) {
-    std::string().swap(reply_);
+    decltype(reply_)().swap(reply_);
     return fail_for_memory();
   }
   if (noted_) noted_->bytes = reply_.size();
   note_end("gRPC", 0);
   end_answer();
-  session().answer(*this, header(), std::move(reply_));
+  session().answer_from(*this, header(), reply_);
 }
 
 /// Trailers-only, but where there is metadata for a header of its own: clients take all of one

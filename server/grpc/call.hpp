@@ -191,7 +191,8 @@ class call final : public h2::stream,
   rpc::status result_;     // the handler's
   std::string_view view_;  // the message: in message_, or in what is being fed (borrowed)
   std::string message_;
-  std::string reply_;
+  /// Its prefix and message: the session sends them from here.
+  std::basic_string<char, std::char_traits<char>, thread_allocator<char>> reply_;
   std::string encoded_message_;  // grpc-message
   std::unique_ptr<additions> additions_;
   /// For the access log, until its end is noted; null where there is none.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keep-alive requests allocate nothing once everything is warm: neither the parser nor the output,
-// the coroutines, the deadlines, the counters or what hands requests over.
+// the coroutines, the deadlines, the counters or what hands requests over. Of a call of gRPC
+// protobuf alone allocates.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -20,10 +21,12 @@
 #include <thread>
 
 #include "app/baselines.hpp"
+#include "base/thread_memory.hpp"
 #include "counting_new.hpp"
 #include "grpc/calls.hpp"
 #include "http/h1/connection.hpp"
 #include "http/h1/parser.hpp"
+#include "tests/grpc/calls_harness.hpp"
 #include "tests/http/demo_site.hpp"
 #include "tests/net/unlimited_memory.hpp"
 
@@ -188,6 +191,41 @@ TEST(allocation_of_a_body, is_one_up_to_what_is_made_room_for_at_once_and_few_ab
   const std::uint64_t of_a_large_one = allocations_of_body(1024 * 1024);
   EXPECT_GT(of_a_large_one, 2U) << "a peer that promises much has the room at once";
   EXPECT_LE(of_a_large_one, 6U);
+}
+
+/// Of so many calls of SayHello that come at once, on a connection that has had as many before.
+std::uint64_t allocations_of_calls(int count) {
+  rpc::test::calls_harness connection;
+  connection.begin();
+  byte_buffer output;
+  std::uint64_t allocated = 0;
+  std::uint32_t stream = 1;
+  for (int round = 0; round < 4; ++round) {
+    std::string calls;
+    for (int i = 0; i < count; ++i, stream += 2) calls += rpc::test::call_frames(stream, "world");
+    output.clear(std::size_t{1} << 20);
+    const std::size_t kept = thread_memory::kept();
+    const std::uint64_t before = counting_new::allocations();
+    connection.tested.feed(std::as_bytes(std::span(calls)), connection.now);
+    while (connection.tested.pull(output) || connection.tested.has_left()) {  // ends: all answered
+      connection.tested.look(connection.now);
+    }
+    allocated = counting_new::allocations() - before;
+    // What is freed came from these lists, and not from the C library. The first round's answers
+    // are in HPACK's table since.
+    if (round > 1) {
+      EXPECT_EQ(thread_memory::kept(), kept) << round;
+    }
+    EXPECT_EQ(connection.tested.session().streams(), 0U) << "not all are answered";
+  }
+  return allocated;
+}
+
+TEST(allocation_of_a_call, is_two_strings_of_protobufs) {
+  // The sanitizers have the frame of the handler allocated anew, too.
+  const std::uint64_t each = thread_memory::is_on ? 2 : 3;
+  EXPECT_EQ(allocations_of_calls(1), each);
+  EXPECT_EQ(allocations_of_calls(100), 100 * each);
 }
 
 INSTANTIATE_TEST_SUITE_P(
