@@ -46,6 +46,10 @@ bool memory_budget::add(slot* mine, std::int64_t bytes, bool is_bounded) noexcep
   constexpr auto most = static_cast<std::int64_t>(unsummed_max);
   const std::int64_t unsummed = mine == nullptr ? bytes : mine->unsummed + bytes;
   if (mine != nullptr && unsummed < most && unsummed > -most) {
+    if (is_bounded && sum() > bytes_max_) {  // M2
+      make_room();
+      return false;
+    }
     mine->unsummed = unsummed;
     return true;
   }

@@ -90,9 +90,12 @@ std::size_t endpoint::body_bytes() const noexcept {
 }
 
 /// What the batch has left once all of it is pulled. That is there already: what it may add is
-/// bounded by may_keep() and the like, and by its size.
+/// bounded by may_keep() and the like, and by its size. Streams that were refused for want of
+/// memory may be among it, as their answers wait to be sent.
 void endpoint::charge() noexcept {
-  memory_.set_anyway(memory::headers, session_.header_bytes_kept());
+  const std::size_t headers = session_.header_bytes_kept();
+  has_memory_for_streams_ = memory_.set(memory::headers, headers);
+  if (!has_memory_for_streams_) memory_.set_anyway(memory::headers, headers);
   memory_.set_anyway(memory::bodies, body_bytes());
   memory_.set_anyway(memory::output, session_.waiting_bytes() + unsent_bytes_);
 }

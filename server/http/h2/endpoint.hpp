@@ -143,10 +143,11 @@ class endpoint final : application {
   [[nodiscard]] bool may_answer(std::size_t more = 0) noexcept {
     return memory_.set(memory::output, session_.waiting_bytes() + unsent_bytes_ + more);
   }
-  /// So much of what was pulled is not sent, and kept by the connection. False: as above.
+  /// So much of what was pulled is not sent, and kept by the connection. False: as above; or there
+  /// is none for the streams that wait behind it.
   [[nodiscard]] bool may_keep_unsent(std::size_t bytes) noexcept {
     unsent_bytes_ = bytes;
-    return may_answer();
+    return may_answer() && has_memory_for_streams_;
   }
 
  private:
@@ -180,6 +181,7 @@ class endpoint final : application {
   const int socket_;
   std::size_t unsent_bytes_ = 0;
   bool owes_ = false;
+  bool has_memory_for_streams_ = true;  // behind the last pull()
   const bool hands_on_;
   bool has_answered_ = false;  // a stream, since look_after()
 };

@@ -87,6 +87,20 @@ TEST(memory_budget, has_what_is_there_already_though_it_is_too_much) {
   EXPECT_TRUE(all.take(memory::bodies, lag));
 }
 
+/// M2: what is taken anyway carries no more into the sum than itself.
+TEST(memory_budget, is_not_exceeded_a_counter_at_a_time) {
+  memory_budget all(4 * mib);
+  std::size_t taken = 0;
+  for (int i = 0; i < 1000; ++i) {
+    while (all.take(memory::messages, granule)) taken += granule;
+    all.take_anyway(memory::buffers, lag / 2);
+    while (all.take(memory::messages, granule)) taken += granule;
+    all.give_back(memory::buffers, lag / 2);
+  }
+  EXPECT_LE(taken, 4 * mib);
+  EXPECT_GE(taken + 2 * lag, 4 * mib);
+}
+
 /// M1 and M2, with threads that give back what others took.
 TEST(memory_budget, is_never_exceeded_by_threads_together) {
   constexpr std::size_t most = 16 * mib;
