@@ -106,6 +106,35 @@ TEST_P(reactor_contract, reports_a_reset_by_the_peer) {
   EXPECT_EQ(resets, 20);
 }
 
+/// Of an io_uring the kernel may have received it by then.
+TEST_P(reactor_contract, drops_what_was_sent_before_a_reset) {
+  if (GetParam().kind == reactor_kind::io_uring) GTEST_SKIP() << "epoll alone";
+  std::atomic<bool> is_reset{false};
+  std::atomic<int> resets{0};
+  std::atomic<std::size_t> bytes{0};
+  test_server server(settings(), [&](stream peer) -> task<void> {
+    static_cast<void>(co_await peer.receive());
+    while (!is_reset) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(2ms);  // until other workers have been told, if there are any
+    const received next = co_await peer.receive();
+    bytes += next.bytes.size();
+    resets += next.error == std::errc::connection_reset;
+  });
+  for (int i = 0; i < 20; ++i) {
+    is_reset = false;
+    tcp_client client(server.address);
+    ASSERT_TRUE(client.send("x"));
+    ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 1; }));
+    std::this_thread::sleep_for(5ms);  // until the server has it
+    ASSERT_TRUE(client.send("nobody waits for the answer to this"));
+    client.reset();
+    is_reset = true;
+    ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 0; }));
+  }
+  EXPECT_EQ(resets, 20);
+  EXPECT_EQ(bytes, 0U);
+}
+
 TEST_P(reactor_contract, resets_when_asked_to) {
   test_server server(settings(), [](stream peer) -> task<void> {
     static_cast<void>(co_await peer.receive());

@@ -25,7 +25,8 @@ class memory_return {
   /// `resident_max`: bytes; above, it does not wait.
   memory_return(unsigned workers, std::size_t resident_max) noexcept;
 
-  /// One thread, no worker; at least every `interval`, in which it looks once.
+  /// One thread, no worker; at least every `interval`, in which it looks once, or less often where
+  /// that takes long.
   void look(clock::time_point now) noexcept;
 
   /// A guess: hostile peers were seen to make 100 MB a second of it resident.
@@ -36,10 +37,11 @@ class memory_return {
 
  private:
   [[nodiscard]] bool burst_is_over(clock::time_point now) noexcept;
+  void give_back(bool is_over, clock::time_point begun) noexcept;
 
   const unsigned workers_;
   const std::size_t resident_max_;
-  clock::time_point looked_;
+  clock::time_point next_look_;
   clock::time_point burst_looked_;
   std::chrono::nanoseconds used_{0};  // processor time, at the last look
   std::size_t kept_ = 0;   // resident and not in use after the last return, or less since

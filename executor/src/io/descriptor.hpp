@@ -6,9 +6,9 @@
 // Notifiers: reactors that saw an event, the timer service when a deadline has passed, interrupt();
 // any number, any thread.
 //
-// STATE. One word of bits. readable, writable, hangup, expired, interrupted: what happened and was
-// not consumed yet; unwanted: somebody wants its place. waiting_in, waiting_out: the runner is
-// suspended and `waiter` is its continuation.
+// STATE. One word of bits. readable, writable, hangup, failed, expired, interrupted: what happened
+// and was not consumed yet; unwanted: somebody wants its place. waiting_in, waiting_out: the runner
+// is suspended and `waiter` is its continuation.
 //
 // INVARIANTS
 // D1  The runner suspends only by a CAS from a word without any bit that would end its wait:
@@ -48,6 +48,7 @@ struct descriptor {
     waiting_in = 32,
     waiting_out = 64,
     unwanted = 128,  ///< Its listener has others that want its place.
+    failed = 256,    ///< With hangup: an error, such as a reset by the peer.
     ends_in = readable | hangup | expired | interrupted,
     ends_out = writable | expired,  // not hangup: a peer that has half-closed may still read
   };

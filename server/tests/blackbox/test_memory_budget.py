@@ -57,7 +57,7 @@ MESSAGE_MAX = 4 * MIB  # --grpc-message-bytes-max
 HEADER_MAX = 16 * 1024  # --header-bytes-max, --h2-header-bytes-max
 OUTPUT_MAX = 16 * MIB  # --h2-output-bytes-max
 REQUESTS_MAX = 64 * MIB  # --h2-request-bytes-max
-H1_OUTPUT_MAX = STREAM_OUTPUT_MAX = 64 * 1024  # of a connection, and of a stream of messages
+H1_OUTPUT_MAX = 64 * 1024
 STREAMS_MAX = 1000  # --grpc-streams-max
 STREAM_WINDOW = MIB
 FRAME_MAX = 16_384
@@ -238,7 +238,7 @@ KINDS = {
                       lambda: PREFACE + settings() + expanding(b"StreamingInputCall", 16, 1)),
     "grpc_kept": Kind("grpc", True, REQUESTS_MAX, lambda: PREFACE + settings() + expanding(b"HalfDuplexCall", 4, 5)),
     "grpc_unopened": Kind("grpc", True, OUTPUT_MAX + MESSAGE_MAX, lambda: NO_WINDOW + large_greetings()),
-    "grpc_unread": Kind("grpc", False, OUTPUT_MAX + MESSAGE_MAX + 200 * STREAM_OUTPUT_MAX,
+    "grpc_unread": Kind("grpc", False, OUTPUT_MAX + 200 * MESSAGE_MAX,
                         lambda: PREFACE + OPEN_WIDE + streams_of_replies()),
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/epoll/epoll_reactor.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -25,7 +28,25 @@ std::uint32_t bits_of(std::uint32_t events) noexcept {
   if ((events & EPOLLOUT) != 0) bits |= descriptor::writable;
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) bits |= descriptor::hangup;
   if ((events & (EPOLLHUP | EPOLLERR)) != 0) bits |= descriptor::writable;  // a send will tell
+  if ((events & EPOLLERR) != 0) bits |= descriptor::failed;
   return bits;
+}
+
+/// The peer has reset the connection: nobody takes the answers to what it sent before, which the
+/// kernel would give first. Returns the error behind that; 0: it was a late event of another socket
+/// (descriptor.hpp, D3), and this one is as it was.
+[[gnu::cold]] int discard_if_reset(int fd) noexcept {
+  tcp_info now{};
+  socklen_t size = sizeof now;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &now, &size) != 0 || now.tcpi_state != TCP_CLOSE) {
+    return 0;
+  }
+  constexpr std::size_t most = std::size_t{1} << 30;
+  for (;;) {  // ends: what has come is all there is
+    const ssize_t got = ::recv(fd, nullptr, most, MSG_TRUNC | MSG_DONTWAIT);  // discards, tcp(7)
+    if (got == 0) return 0;
+    if (got < 0) return errno;
+  }
 }
 
 }  // namespace
@@ -153,8 +174,15 @@ bool epoll_reactor::receive(descriptor& socket, std::span<std::byte> into,
                             received& result) noexcept {
   if (into.empty()) into = current_worker()->scratch;
   constexpr std::uint32_t ready = descriptor::readable | descriptor::hangup;
-  const std::uint32_t seen = socket.look() & ready;
-  if (seen != 0) socket.consume(ready);
+  const std::uint32_t seen = socket.look() & (ready | descriptor::failed);
+  if (seen != 0) socket.consume(ready | descriptor::failed);
+  if ((seen & descriptor::failed) != 0) [[unlikely]] {
+    if (const int error = discard_if_reset(socket.fd); error != 0) {
+      socket.more = true;  // the end comes behind it
+      result.error = std::error_code(error, std::system_category());
+      return true;
+    }
+  }
   if ((seen & descriptor::hangup) != 0) socket.ending = true;
   const long got = system_call::receive(socket.fd, into.data(), into.size());
   if (got < 0) socket.ending = false;  // it was not this socket's end (descriptor.hpp, D3)
