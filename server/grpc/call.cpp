@@ -30,15 +30,20 @@ constexpr std::string_view text_of(rpc::code what) noexcept {
   return texts[static_cast<std::size_t>(what)];
 }
 
-/// What the fields of a message may take beside their bytes: each an entry in a list that doubles,
-/// and an object on the heap where it has a length or is a group. So protobuf keeps those that it
-/// does not know, which is where few bytes become most.
-std::size_t space_of_fields(std::string_view message) {
+/// What the fields of a message may take beside their bytes.
+struct field_space {
+  std::size_t bytes = 0;
+  std::size_t objects = 0;  ///< On the heap.
+};
+
+/// Each is an entry in a list that doubles, and an object where it has a length or is a group. So
+/// protobuf keeps those that it does not know, which is where few bytes become most.
+field_space space_of_fields(std::string_view message) {
   constexpr std::size_t entry = 32;
   constexpr std::size_t object = 48;
   google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(message.data()),
                                             static_cast<int>(message.size()));
-  std::size_t space = 0;
+  field_space space;
   bool good = true;
   while (good) {  // ends: each turn takes a field, or finds none that can be read
     const std::uint32_t tag = in.ReadTag();
@@ -46,8 +51,11 @@ std::size_t space_of_fields(std::string_view message) {
     const std::uint32_t type = tag & 7;
     std::uint64_t number = 0;
     std::uint32_t size = 0;
-    if (type != 4) space += entry;                // but for the end of a group
-    if (type == 2 || type == 3) space += object;  // a length, or a group
+    if (type != 4) space.bytes += entry;  // but for the end of a group
+    if (type == 2 || type == 3) {         // a length, or a group
+      space.bytes += object;
+      ++space.objects;
+    }
     if (type == 0) good = in.ReadVarint64(&number);
     if (type == 1) good = in.Skip(8);
     if (type == 2) good = in.ReadVarint32(&size) && in.Skip(static_cast<int>(size));
@@ -267,7 +275,8 @@ rpc::status call::expand(std::string_view bytes, std::string& to) {
 bool call::parse(google::protobuf::MessageLite& into, std::string_view bytes,
                  rpc::status& why_not) {
   const bool was_charged = charge_.bytes() > 0;
-  if (!charge(bytes.size() + space_of_fields(bytes))) {
+  const field_space fields = space_of_fields(bytes);
+  if (!charge(bytes.size() + fields.bytes)) {
     why_not = no_room();
     return false;
   }
@@ -279,7 +288,8 @@ bool call::parse(google::protobuf::MessageLite& into, std::string_view bytes,
   if (!is_charged) return true;
   const auto* const full = dynamic_cast<const google::protobuf::Message*>(&into);
   const std::size_t size = full != nullptr ? full->SpaceUsedLong() : 0;
-  if (charge(std::max(size, bytes.size()))) return true;
+  constexpr std::size_t of_object = 16;  // which the C library takes, and protobuf does not count
+  if (charge(std::max(size + fields.objects * of_object, bytes.size()))) return true;
   why_not = no_room();
   return false;
 }
