@@ -48,8 +48,8 @@ std::size_t connections_max(const server_settings& settings, std::size_t ports) 
 }
 
 /// The default leaves room for what is not charged: what handlers hold themselves, the C library's
-/// free blocks, and, in a cgroup of v2, the kernel's socket buffers. A guess: blackbox's
-/// test_memory_budget.py tells when it is too much.
+/// free blocks, and, in a cgroup of v2, the kernel's socket buffers. A guess: of all attacks in
+/// test_memory_budget.py (--pins) one made more resident than is charged, by a third.
 std::size_t memory_max(const server_settings& settings) {
   if (settings.memory_max > 0) return settings.memory_max;
   const memory_limit limit = find_memory_limit();
