@@ -11,9 +11,9 @@
 // M1  sum_ is at least what has been taken and not given back: each thread's counter is added at
 //     unsummed_max at the latest, and sum_ has had as much for each thread from its first charge.
 // M2  take() succeeds only where sum_ is at bytes_max_ or below, and leaves it there, so that what
-//     is taken never exceeds it. Only take_anyway() may: it is for memory that is there already, and
-//     bounded elsewhere. It adds to sum_ what its thread has taken before, too: so take() looks at
-//     sum_ also where it leaves it alone.
+//     is taken never exceeds it. Only take_anyway() may: it is for memory that is there already,
+//     and bounded elsewhere. It adds to sum_ what its thread has taken before, too: so take() looks
+//     at sum_ also where it leaves it alone.
 // M3  A socket is reset only while its account is registered, under the lock of its shard; an
 //     account ends before its socket is closed. So no descriptor is reset that was used again.
 // Test: memory_budget_test.cpp

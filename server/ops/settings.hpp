@@ -26,8 +26,8 @@ struct server_settings {
   /// something to send while a worker comes to write more, and a thirtieth of what it would buffer
   /// by default. 0: as the kernel has it.
   std::size_t socket_unsent_bytes_max = 128 * 1024;
-  /// 0: as the kernel has it, whose buffers grow with what a peer sends; a fixed one costs up to 1.3
-  /// times the CPU for bodies of a mebibyte.
+  /// 0: as the kernel has it, whose buffers grow with what a peer sends; a fixed one costs up
+  /// to 1.3 times the CPU for bodies of a mebibyte.
   std::size_t socket_unread_bytes_max = 0;
   unsigned workers = default_workers();
 
