@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import subprocess
+import time
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../.."))
 TOOLS = os.path.join(ROOT, "build/tools")
@@ -17,8 +18,12 @@ def build(module):
     program = os.path.join(folder, os.path.basename(path))
     if not os.path.exists(program):
         os.makedirs(folder, exist_ok=True)
-        subprocess.run(["go", "install", module], cwd=folder, check=True,
-                       env={**os.environ, "GOBIN": folder, "GOFLAGS": "-mod=mod"})
+        for seconds in (10, 60, None):  # it downloads, which may fail for a while
+            done = subprocess.run(["go", "install", module], cwd=folder, check=seconds is None,
+                                  env={**os.environ, "GOBIN": folder, "GOFLAGS": "-mod=mod"})
+            if done.returncode == 0:
+                break
+            time.sleep(seconds)
     return program
 
 
