@@ -135,6 +135,35 @@ TEST_P(reactor_contract, drops_what_was_sent_before_a_reset) {
   EXPECT_EQ(bytes, 0U);
 }
 
+TEST_P(reactor_contract, gives_what_was_sent_and_ended_before_a_reset) {
+  constexpr std::string_view last = "whoever sent this wants no answer";
+  std::atomic<bool> is_reset{false};
+  std::atomic<std::size_t> bytes{0};
+  test_server server(settings(), [&](stream peer) -> task<void> {
+    static_cast<void>(co_await peer.receive());
+    while (!is_reset) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(2ms);
+    for (;;) {  // ends with the connection
+      const received next = co_await peer.receive();
+      bytes += next.bytes.size();
+      if (next.bytes.empty()) break;
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    is_reset = false;
+    tcp_client client(server.address);
+    ASSERT_TRUE(client.send("x"));
+    ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 1; }));
+    std::this_thread::sleep_for(5ms);  // until the server has it
+    ASSERT_TRUE(client.send(last));
+    client.shutdown_send();
+    client.reset();
+    is_reset = true;
+    ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 0; }));
+  }
+  EXPECT_EQ(bytes, 20 * last.size());
+}
+
 TEST_P(reactor_contract, resets_when_asked_to) {
   test_server server(settings(), [](stream peer) -> task<void> {
     static_cast<void>(co_await peer.receive());

@@ -154,8 +154,8 @@ void add_flags(CLI::App& app, config& to) {
   listening.number(
       "--connections-per-address-max", to.connections_per_address_max, 0, 1'000'000,
       "Connections of one peer's address at once, of HTTP and native gRPC together; of "
-      "IPv6, of its /64; above: as above --connections-max. Not behind a proxy, whose "
-      "address is everybody's; 0: off");
+      "IPv6, of its /64; above, HTTP gets 503 and a port of gRPC alone closes: nobody makes "
+      "room. Not behind a proxy, whose address is everybody's; 0: off");
   listening.bytes("--socket-unsent-bytes-max", to.socket_unsent_bytes_max, 0, 1 << 30,
                   "What the kernel keeps of a connection's answers beyond what is on its way to "
                   "the peer (TCP_NOTSENT_LOWAT); 0: its own default");
@@ -210,7 +210,8 @@ void add_flags(CLI::App& app, config& to) {
       "--lane-threshold-us", to.lane_threshold_us, 0, 1'000'000,
       "Requests of a route, and calls of a unary method of native gRPC, that take longer on "
       "average, in us, wait for a worker that has nothing else to do; 0: all run as they come",
-      "50, but 0 if workers have reactors of their own");
+      "50, but 0 with asio-pool, with asio-io-context without --asio-lane, and where several "
+      "workers have reactors of their own");
   workers.duration(
       "--lane-age", to.lane_age, 1us, 10s,
       "How long such a request waits before it is run first; after an eighth of it no worker "
@@ -228,7 +229,8 @@ void add_flags(CLI::App& app, config& to) {
   limits.duration(
       "--queue-age-max", to.queue_age_max, 0ms, 1min,
       "Requests that come while others have waited longer for a worker get 503, but for "
-      "/healthz, /readyz and /metrics; 0: none does");
+      "/healthz, /readyz and /metrics, calls of native gRPC UNAVAILABLE; 5 ms at least; 0: none "
+      "does");
 
   group grpc(app, "gRPC limits");
   grpc.bytes("--grpc-message-bytes-max", to.grpc.message_bytes_max, 1, 1 << 30, "Request message");
@@ -242,9 +244,9 @@ void add_flags(CLI::App& app, config& to) {
               "Serve grpc.testing.TestService and connectrpc.conformance.v1.ConformanceService, "
               "which tests of other projects call, too");
   grpc.number("--grpc-threads", to.grpc.queue_threads, 1, 64,
-              "Completion queues, each with a polling thread");
+              "--grpc grpc++: completion queues, each with a polling thread");
   grpc.number("--grpc-armed", to.grpc.calls_armed, 1, 65536,
-              "Calls in hand at once for each completion queue");
+              "--grpc grpc++: calls in hand at once for each completion queue");
 
   group http2(app, "HTTP/2 limits, of HTTP and native gRPC");
   http2.bytes(

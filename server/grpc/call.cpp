@@ -169,7 +169,7 @@ void call::pack_reply() {
   if (packed.size() >= reply_.size()) return;
   const std::size_t size = packed.size() - message_prefix::bytes;
   message_prefix{.flag = 1, .size = static_cast<std::uint32_t>(size)}.write(packed.data());
-  reply_ = packed;
+  decltype(reply_)(packed).swap(reply_);  // an assignment would keep the room of the larger one
 }
 
 additions& call::added() {

@@ -57,6 +57,7 @@ void deflate(encoding how, std::string_view from, std::string& to) {
   state.avail_out = static_cast<uInt>(to.size() - before);
   if (::deflate(&state, Z_FINISH) != Z_STREAM_END) throw std::bad_alloc();  // the bound is one
   to.resize(before + state.total_out);
+  to.shrink_to_fit();  // whoever keeps it is charged for its size
 }
 
 bool accepts(std::string_view accepted, std::string_view name) noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/socket_bytes.hpp"
 
+#include <linux/socket.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -16,8 +17,11 @@ void limit(const port& listening, const socket_bytes& to) noexcept {
     const auto unread = static_cast<int>(to.unread_max);
     ::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &unread, sizeof unread);
   } else {  // an inherited one may have been given another
-    constexpr int unlocked = 0;
-    ::setsockopt(socket, SOL_SOCKET, SO_BUF_LOCK, &unlocked, sizeof unlocked);
+    int locked = 0;
+    socklen_t size = sizeof locked;
+    if (::getsockopt(socket, SOL_SOCKET, SO_BUF_LOCK, &locked, &size) != 0) return;
+    locked &= ~SOCK_RCVBUF_LOCK;
+    ::setsockopt(socket, SOL_SOCKET, SO_BUF_LOCK, &locked, sizeof locked);
   }
 }
 

@@ -76,7 +76,7 @@ class stream {
   /// keep a copy of what must live longer. Where `into` is not empty they may lie there: what epoll
   /// receives does, and is no more than that holds. It must stay valid until the receive completes.
   /// Once epoll has told that the peer has reset the connection, what it had sent before is
-  /// dropped.
+  /// dropped, unless it had ended that (half-closed) before it reset the connection.
   [[nodiscard]] receive_operation receive(std::span<std::byte> into = {}) noexcept;
 
   /// Awaitable of `sent`. Sends all of `bytes` (MSG_NOSIGNAL), waiting while the socket is full;

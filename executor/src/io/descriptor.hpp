@@ -119,11 +119,12 @@ struct descriptor {
   }
 
   /// The runner takes `what` back before it tries the operation: an event from now on is set anew.
-  /// A plain store would not do: it may sink below the system call and wipe an event out.
-  void consume(std::uint32_t what) noexcept {
+  /// A plain store would not do: it may sink below the system call and wipe an event out. Returns
+  /// what there was: more may have been notified since look(), and is not notified again.
+  std::uint32_t consume(std::uint32_t what) noexcept {
     // [descriptor.consume] acq_rel: acquire as in look(); release so that it is not overtaken.
     // Partner: [descriptor.notify].
-    state.fetch_and(~what, std::memory_order_acq_rel);
+    return state.fetch_and(~what, std::memory_order_acq_rel);
   }
 
   /// By the reactor, for a new socket.

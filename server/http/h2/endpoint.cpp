@@ -94,8 +94,10 @@ std::size_t endpoint::body_bytes() const noexcept {
 /// memory may be among it, as their answers wait to be sent.
 void endpoint::charge() noexcept {
   const std::size_t headers = session_.header_bytes_kept();
-  has_memory_for_streams_ = memory_.set(memory::headers, headers);
-  if (!has_memory_for_streams_) memory_.set_anyway(memory::headers, headers);
+  const bool is_less = headers < std::exchange(headers_charged_, headers);
+  const bool has_memory = memory_.set(memory::headers, headers);
+  if (!has_memory) memory_.set_anyway(memory::headers, headers);
+  has_memory_for_streams_ = has_memory && (has_memory_for_streams_ || is_less);
   memory_.set_anyway(memory::bodies, body_bytes());
   memory_.set_anyway(memory::output, session_.waiting_bytes() + unsent_bytes_);
 }

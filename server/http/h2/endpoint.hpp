@@ -180,8 +180,10 @@ class endpoint final : application {
   clock_facts facts_;  // but for those of the moment
   const int socket_;
   std::size_t unsent_bytes_ = 0;
+  std::size_t headers_charged_ = 0;
   bool owes_ = false;
-  bool has_memory_for_streams_ = true;  // behind the last pull()
+  /// Behind the last pull(). Once there was none, until some of the streams have ended.
+  bool has_memory_for_streams_ = true;
   const bool hands_on_;
   bool has_answered_ = false;  // a stream, since look_after()
 };

@@ -458,16 +458,20 @@ void requests::wait_no_more(request_stream& which) noexcept {
   (which.later_ != nullptr ? which.later_->sooner_ : latest_) = which.sooner_;
 }
 
-/// False: the connection has too much already. With its first bytes room is made for all that its
-/// header announced, if that is not too much to make room for at once.
+/// Room for the rest of a body is made once a part of it has come, so that nobody is charged for
+/// much by announcing it. A guess: what a frame brings of a body of body_bytes_ahead.
+constexpr std::size_t ahead_part = 16;
+
+/// False: the connection has too much already.
 bool requests::keep(request_stream& which, std::string_view bytes) {
   byte_buffer& content = which.content_;
   const std::size_t size = content.size() + bytes.size();
   if (size > content.capacity()) {
     memory_budget& memory = at_.of().memory;
     const std::size_t whole = std::max(size, which.content_length_);
+    const std::size_t ahead = std::min(whole, body_bytes_ahead);
     const std::size_t room =
-        buffer_bytes(std::max(size, std::min(whole, buffer_bytes(body_bytes_ahead))));
+        buffer_bytes(size * ahead_part >= ahead ? std::max(size, ahead) : size);
     const std::size_t more = room - which.content_room_;
     const std::size_t most = bodies_max * buffer_bytes(common_.limits.body_bytes_max);
     if (content_bytes_ + more > most) return false;

@@ -137,6 +137,7 @@ void* session_memory::allocate(std::size_t size) noexcept {
 void* session_memory::allocate_zeroed(std::size_t count, std::size_t each) noexcept {
   if (each != 0 && count > std::numeric_limits<std::size_t>::max() / each) return nullptr;
   const std::size_t size = count * each;
+  if (size > page) grown_bytes_ = std::max(grown_bytes_, size);
   if (void* const placed = place(size)) {
     return is_fresh_ ? placed : std::memset(placed, 0, size);
   }
@@ -156,14 +157,19 @@ void* session_memory::reallocate(void* memory, std::size_t size) noexcept {
 }
 
 void session_memory::deallocate(void* memory) noexcept {
-  if (!has(memory)) thread_memory::deallocate(memory);
+  if (memory == region_ + (region_bytes - page) && has_last_) {
+    is_last_free_ = true;  // a larger table has replaced it
+  } else if (!has(memory)) {
+    thread_memory::deallocate(memory);
+  }
 }
 
 void session_memory::give_back() noexcept {
   if (!has_last_) return;
   std::byte* const last = region_ + region_bytes - page;
-  const bool is_zeroed =
-      std::all_of(last, last + page, [](std::byte each) { return each == std::byte{0}; });
+  const bool is_zeroed = is_last_free_ || std::all_of(last, last + page, [](std::byte each) {
+                           return each == std::byte{0};
+                         });
   if (is_zeroed) ::madvise(last, page, MADV_DONTNEED);
 }
 

@@ -8,7 +8,8 @@
 //   page 1         that end, the session, the table for what is received, and the beginning of the
 //                  buffer of 16 KiB for the frame that is written: as much as small frames use
 //   pages 2 to 5   the rest of that buffer
-//   page 6         the table of its streams, first used with the first; all zeroes without any
+//   page 6         the table of its streams, first used with the first; all zeroes without any, and
+//                  replaced by a larger one elsewhere where there are more than 192
 //
 // From the C library's arena each would keep a part of its neighbours' pages, and what is freed
 // between others that stay would remain resident. A region's pages go back to the system when its
@@ -45,9 +46,13 @@ class session_memory {
   [[nodiscard]] void* reallocate(void* memory, std::size_t size) noexcept;
   void deallocate(void* memory) noexcept;
 
-  /// Of an idle session: a page of tables that holds nothing but zeroes goes back to the system,
-  /// which gives zeroes again. It takes microseconds, and the next use of the page about two more.
+  /// Of an idle session: the page of the table of streams goes back to the system, where the table
+  /// holds nothing but zeroes, which the system gives again, or is used no more. It takes
+  /// microseconds, and the next use of the page about two more.
   void give_back() noexcept;
+
+  /// Of the table of streams, where it has outgrown its page: it never shrinks.
+  [[nodiscard]] std::size_t grown_bytes() const noexcept { return grown_bytes_; }
 
   /// Null: it has none.
   [[nodiscard]] const void* region() const noexcept { return region_; }
@@ -60,7 +65,9 @@ class session_memory {
   bool is_fresh_ = false;   // the system has zeroed it
   bool has_table_ = false;  // that begins in page 0
   bool has_last_ = false;   // what page 6 is for
-  std::size_t next_ = 0;    // where the next of the others is placed; 0: the session
+  bool is_last_free_ = false;
+  std::size_t grown_bytes_ = 0;
+  std::size_t next_ = 0;  // where the next of the others is placed; 0: the session
 };
 
 }  // namespace bwos::server::h2

@@ -135,6 +135,15 @@ def streams_of_replies():
                     for i in range(200))
 
 
+def packed_replies():
+    """Of which each is a thousandth of what it was before it was compressed."""
+    block = header(*GRPC, plain(b"grpc-accept-encoding", b"gzip"), method=b"POST", path=SERVICE + b"UnaryCall")
+    wanted = b"\x10" + varint(MESSAGE_MAX - 64) + field(6, b"\x08\x01")
+    return b"".join(frame(HEADERS, END_HEADERS, number_of(i), block) +
+                    frame(DATA, END_STREAM, number_of(i), b"\0" + struct.pack(">I", len(wanted)) + wanted)
+                    for i in range(STREAMS_MAX - 1))
+
+
 class Script:
     """Says so much, whatever comes. What was sent of it is kept by nobody: all connections share it."""
 
@@ -230,7 +239,7 @@ KINDS = {
                       lambda: PREFACE + OPEN_WIDE + posts(16, BODY_MAX - 64, END_STREAM)),
     # gRPC: unfinished messages as far as windows go; metadata of references; many small messages to handlers that wait
     # for more; messages that expand a thousandfold, to handlers that wait for more and keep the last, or all, or answered
-    # with as much, which no window lets go; streams of replies that nobody reads.
+    # with as much, which no window lets go, or compressed; streams of replies that nobody reads.
     "grpc_messages": Kind("grpc", True, REQUESTS_MAX, bytes, Messages),
     "grpc_headers": Kind("grpc", True, 256 * HEADER_MAX, lambda: PREFACE + settings() + maximal_headers(
         *GRPC, path=b"/helloworld.Greeter/SayHello")),
@@ -239,6 +248,7 @@ KINDS = {
                       lambda: PREFACE + settings() + expanding(b"StreamingInputCall", 16, 1)),
     "grpc_kept": Kind("grpc", True, REQUESTS_MAX, lambda: PREFACE + settings() + expanding(b"HalfDuplexCall", 4, 5)),
     "grpc_unopened": Kind("grpc", True, OUTPUT_MAX + MESSAGE_MAX, lambda: NO_WINDOW + large_greetings()),
+    "grpc_packed": Kind("grpc", True, OUTPUT_MAX + MESSAGE_MAX, lambda: NO_WINDOW + packed_replies()),
     "grpc_unread": Kind("grpc", False, OUTPUT_MAX + 200 * MESSAGE_MAX,
                         lambda: PREFACE + OPEN_WIDE + streams_of_replies()),
 }

@@ -2,6 +2,7 @@
 #include "net/socket_bytes.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/socket.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -130,6 +131,15 @@ TEST_P(socket_bytes_test, none_is_the_kernels_own_also_where_an_inherited_socket
   EXPECT_EQ(unsent_bytes_max(second->native_handle()), 16 * 1024);
   limit(*second, {.unsent_max = 0, .unread_max = 0});
   EXPECT_EQ(seen_by(*second), 0);
+}
+
+TEST_P(socket_bytes_test, an_inherited_sockets_send_buffer_stays) {
+  const auto first = listen("127.0.0.1:0");
+  const int size = 64 * 1024;
+  ASSERT_EQ(::setsockopt(first->native_handle(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size), 0);
+  ASSERT_EQ(::setsockopt(first->native_handle(), SOL_SOCKET, SO_RCVBUF, &size, sizeof size), 0);
+  limit(*first, {.unsent_max = 0, .unread_max = 0});
+  EXPECT_EQ(option_of(first->native_handle(), SOL_SOCKET, SO_BUF_LOCK), SOCK_SNDBUF_LOCK);
 }
 
 TEST_P(socket_bytes_test, accepted_sockets_keep_no_more_unread) {

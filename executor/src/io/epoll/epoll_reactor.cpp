@@ -34,22 +34,26 @@ std::uint32_t bits_of(std::uint32_t events) noexcept {
 }
 
 /// The peer has reset the connection: nobody takes the answers to what it sent before, which the
-/// kernel would give first. Returns the error behind that; 0: it was a late event of another socket
-/// (descriptor.hpp, D3), and this one is as it was.
+/// kernel would give first. Returns the error behind that. 0: nothing was discarded. Either a late
+/// event of another socket was met (descriptor.hpp, D3), or the peer had ended what it sends before
+/// it reset the connection (EPIPE): its requests are whole, and may want no answer.
 [[gnu::cold]] int discard_if_reset(int fd) noexcept {
   tcp_info now{};
   socklen_t size = sizeof now;
   if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &now, &size) != 0 || now.tcpi_state != TCP_CLOSE) {
     return 0;
   }
+  int error = 0;
+  socklen_t error_size = sizeof error;
+  ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_size);
+  if (error == 0 || error == EPIPE) return 0;
   constexpr std::size_t most = std::size_t{1} << 30;
-  for (;;) {  // ends: what has come is all there is
+  long got = 0;
+  do {  // ends: what has come is all there is
     // MSG_TRUNC discards (tcp(7)). ThreadSanitizer would take recv() to write to the null buffer.
-    const long got =
-        ::syscall(SYS_recvfrom, fd, nullptr, most, MSG_TRUNC | MSG_DONTWAIT, nullptr, nullptr);
-    if (got == 0) return 0;
-    if (got < 0) return errno;
-  }
+    got = ::syscall(SYS_recvfrom, fd, nullptr, most, MSG_TRUNC | MSG_DONTWAIT, nullptr, nullptr);
+  } while (got > 0);
+  return error;
 }
 
 }  // namespace
@@ -177,8 +181,9 @@ bool epoll_reactor::receive(descriptor& socket, std::span<std::byte> into,
                             received& result) noexcept {
   if (into.empty()) into = current_worker()->scratch;
   constexpr std::uint32_t ready = descriptor::readable | descriptor::hangup;
-  const std::uint32_t seen = socket.look() & (ready | descriptor::failed);
-  if (seen != 0) socket.consume(ready | descriptor::failed);
+  constexpr std::uint32_t known = ready | descriptor::failed;
+  std::uint32_t seen = socket.look() & known;
+  if (seen != 0) seen |= socket.consume(known) & known;  // with what has come since
   if ((seen & descriptor::failed) != 0) [[unlikely]] {
     if (const int error = discard_if_reset(socket.fd); error != 0) {
       socket.more = true;  // the end comes behind it

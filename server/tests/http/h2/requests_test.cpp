@@ -429,15 +429,20 @@ std::string announced_post(std::uint32_t stream, std::size_t length, const std::
   return frames;
 }
 
-TEST(http2_bodies, that_are_announced_take_memory_when_they_come) {
+/// Of all that is announced, up to 256 KiB, once a sixteenth of that is there.
+TEST(http2_bodies, that_are_announced_take_memory_when_a_part_has_come) {
   on_a_new_thread([] {
     http_harness connection;
     connection.begin();
     connection.feed(announced_post(1, 1'048'576, ""));
     EXPECT_EQ(connection.charged(bodies), 0);
     connection.feed(frame(data, none, 1, "x"));
+    EXPECT_LT(connection.charged(bodies), 8 * kib);
+    connection.feed(frame(data, none, 1, text_of(16'382)));
+    EXPECT_LT(connection.charged(bodies), 40 * kib);
+    connection.feed(frame(data, none, 1, "xx"));
     EXPECT_EQ(connection.charged(bodies), 260 * kib);
-    connection.feed(announced_post(3, 100'000, "x"));
+    connection.feed(announced_post(3, 100'000, text_of(6'250)));
     EXPECT_EQ(connection.charged(bodies), (260 + 132) * kib);
     connection.feed(announced_post(5, 1, "x"));
     EXPECT_EQ(connection.charged(bodies), (260 + 132) * kib);
@@ -479,7 +484,8 @@ TEST(http2_bodies, are_not_charged_any_more_where_their_buffers_are) {
     how.memory_max = 920 * 1024;
     http_harness connection(how);
     connection.begin();
-    connection.feed(announced_post(1, 250'000, "x") + announced_post(3, 250'000, "x"));
+    const std::string part = text_of(16'000);
+    connection.feed(announced_post(1, 250'000, part) + announced_post(3, 250'000, part));
     EXPECT_EQ(connection.charged(bodies), 2 * 260 * kib);
     connection.feed(frame(rst_stream, none, 1, number(8)) + frame(rst_stream, none, 3, number(8)));
     EXPECT_EQ(connection.charged(buffers), 2 * 260 * kib);
@@ -494,7 +500,7 @@ TEST(http2_bodies, that_are_large_are_refused_while_memory_is_tight) {
     connection.begin();
     connection.feed(announced_post(1, 200'000, "") + announced_post(3, 60'000, ""));
     ASSERT_TRUE(connection.memory.take(output, 3'500 * 1024));
-    connection.feed(frame(data, none, 1, "x") + frame(data, none, 3, "x"));
+    connection.feed(frame(data, none, 1, "x") + frame(data, none, 3, text_of(4'000)));
     EXPECT_EQ(connection.answer_to(1).status, "503");
     EXPECT_EQ(connection.answer_to(3).status, "");
     EXPECT_EQ(connection.charged(bodies), 68 * kib);

@@ -114,6 +114,26 @@ TEST(session_memory, what_grows_keeps_what_it_holds) {
   }
 }
 
+TEST(session_memory, a_table_that_was_outgrown_gives_its_page_back_and_is_told) {
+  end_many();
+  std::deque<session_memory> next(session_memory::kept_max + 1);
+  session_memory& memory = next.back();
+  const made all(memory);
+  all.use(9);
+  EXPECT_EQ(memory.grown_bytes(), 0U);
+  void* const larger = memory.allocate_zeroed(1024, 16);
+  memory.deallocate(all.streams);
+  EXPECT_EQ(memory.grown_bytes(), 16'384U);
+  const auto before = memory.region() == nullptr ? 0 : resident_pages(memory);
+  memory.give_back();
+  if (memory.region() != nullptr) {
+    EXPECT_EQ(before - resident_pages(memory), 1);
+  }
+  for (void* const each : {all.tables[0], all.tables[1], all.buffer, all.session, larger}) {
+    memory.deallocate(each);
+  }
+}
+
 TEST(session_memory, many_have_each_their_own) {
   std::deque<session_memory> many(1000);
   std::set<const void*> regions;
