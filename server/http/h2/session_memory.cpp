@@ -157,7 +157,7 @@ void* session_memory::reallocate(void* memory, std::size_t size) noexcept {
 }
 
 void session_memory::deallocate(void* memory) noexcept {
-  if (memory == region_ + (region_bytes - page) && has_last_) {
+  if (has_last_ && memory == region_ + (region_bytes - page)) {
     is_last_free_ = true;  // a larger table has replaced it
   } else if (!has(memory)) {
     thread_memory::deallocate(memory);
