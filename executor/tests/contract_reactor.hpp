@@ -106,62 +106,53 @@ TEST_P(reactor_contract, reports_a_reset_by_the_peer) {
   EXPECT_EQ(resets, 20);
 }
 
+/// What 20 connections receive whose peers have sent `last` and reset them while they did not look.
+struct behind_resets {
+  std::atomic<std::size_t> bytes{0};
+  std::atomic<int> resets{0};
+
+  void receive(const options& of, std::string_view last, bool ends_before) {
+    std::atomic<bool> is_reset{false};
+    test_server server(of, [&](stream peer) -> task<void> {
+      static_cast<void>(co_await peer.receive());
+      while (!is_reset) std::this_thread::sleep_for(1ms);
+      std::this_thread::sleep_for(2ms);  // until other workers have been told, if there are any
+      for (;;) {                         // ends with the connection
+        const received next = co_await peer.receive();
+        bytes += next.bytes.size();
+        resets += next.error == std::errc::connection_reset;
+        if (next.bytes.empty()) break;
+      }
+    });
+    for (int i = 0; i < 20; ++i) {
+      is_reset = false;
+      tcp_client client(server.address);
+      ASSERT_TRUE(client.send("x"));
+      ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 1; }));
+      std::this_thread::sleep_for(5ms);  // until the server has it
+      ASSERT_TRUE(client.send(last));
+      if (ends_before) client.shutdown_send();
+      client.reset();
+      is_reset = true;
+      ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 0; }));
+    }
+  }
+};
+
 /// Of an io_uring the kernel may have received it by then.
 TEST_P(reactor_contract, drops_what_was_sent_before_a_reset) {
   if (GetParam().kind == reactor_kind::io_uring) GTEST_SKIP() << "epoll alone";
-  std::atomic<bool> is_reset{false};
-  std::atomic<int> resets{0};
-  std::atomic<std::size_t> bytes{0};
-  test_server server(settings(), [&](stream peer) -> task<void> {
-    static_cast<void>(co_await peer.receive());
-    while (!is_reset) std::this_thread::sleep_for(1ms);
-    std::this_thread::sleep_for(2ms);  // until other workers have been told, if there are any
-    const received next = co_await peer.receive();
-    bytes += next.bytes.size();
-    resets += next.error == std::errc::connection_reset;
-  });
-  for (int i = 0; i < 20; ++i) {
-    is_reset = false;
-    tcp_client client(server.address);
-    ASSERT_TRUE(client.send("x"));
-    ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 1; }));
-    std::this_thread::sleep_for(5ms);  // until the server has it
-    ASSERT_TRUE(client.send("nobody waits for the answer to this"));
-    client.reset();
-    is_reset = true;
-    ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 0; }));
-  }
-  EXPECT_EQ(resets, 20);
-  EXPECT_EQ(bytes, 0U);
+  behind_resets seen;
+  seen.receive(settings(), "nobody waits for the answer to this", false);
+  EXPECT_EQ(seen.resets, 20);
+  EXPECT_EQ(seen.bytes, 0U);
 }
 
 TEST_P(reactor_contract, gives_what_was_sent_and_ended_before_a_reset) {
   constexpr std::string_view last = "whoever sent this wants no answer";
-  std::atomic<bool> is_reset{false};
-  std::atomic<std::size_t> bytes{0};
-  test_server server(settings(), [&](stream peer) -> task<void> {
-    static_cast<void>(co_await peer.receive());
-    while (!is_reset) std::this_thread::sleep_for(1ms);
-    std::this_thread::sleep_for(2ms);
-    for (;;) {  // ends with the connection
-      const received next = co_await peer.receive();
-      bytes += next.bytes.size();
-      if (next.bytes.empty()) break;
-    }
-  });
-  for (int i = 0; i < 20; ++i) {
-    is_reset = false;
-    tcp_client client(server.address);
-    ASSERT_TRUE(client.send("x"));
-    ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 1; }));
-    std::this_thread::sleep_for(5ms);  // until the server has it
-    ASSERT_TRUE(client.send(last));
-    client.shutdown_send();
-    client.reset();
-    is_reset = true;
-    ASSERT_TRUE(eventually([&] { return server.accepting.connections() == 0; }));
-  }
-  EXPECT_EQ(bytes, 20 * last.size());
+  behind_resets seen;
+  seen.receive(settings(), last, true);
+  EXPECT_EQ(seen.bytes, 20 * last.size());
 }
 
 TEST_P(reactor_contract, resets_when_asked_to) {

@@ -62,10 +62,10 @@ class session_memory {
   [[nodiscard]] bool has(const void* memory) const noexcept;
 
   std::byte* region_ = nullptr;
-  bool is_fresh_ = false;   // the system has zeroed it
-  bool has_table_ = false;  // that begins in page 0
-  bool has_last_ = false;   // what page 6 is for
-  bool is_last_free_ = false;
+  bool is_fresh_ = false;      // the system has zeroed it
+  bool has_table_ = false;     // that begins in page 0
+  bool has_last_ = false;      // what page 6 is for
+  bool is_last_free_ = false;  // the table there was outgrown
   std::size_t grown_bytes_ = 0;
   std::size_t next_ = 0;  // where the next of the others is placed; 0: the session
 };

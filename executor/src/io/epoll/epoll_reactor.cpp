@@ -43,7 +43,7 @@ std::uint32_t bits_of(std::uint32_t events) noexcept {
   if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &now, &size) != 0 || now.tcpi_state != TCP_CLOSE) {
     return 0;
   }
-  int error = 0;
+  int error = 0;  // only of a closed one: a live one tells of what may pass (ICMP), too
   socklen_t error_size = sizeof error;
   ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_size);
   if (error == 0 || error == EPIPE) return 0;
@@ -180,8 +180,7 @@ void epoll_reactor::close(descriptor& socket) noexcept {
 bool epoll_reactor::receive(descriptor& socket, std::span<std::byte> into,
                             received& result) noexcept {
   if (into.empty()) into = current_worker()->scratch;
-  constexpr std::uint32_t ready = descriptor::readable | descriptor::hangup;
-  constexpr std::uint32_t known = ready | descriptor::failed;
+  constexpr std::uint32_t known = descriptor::readable | descriptor::hangup | descriptor::failed;
   std::uint32_t seen = socket.look() & known;
   if (seen != 0) seen |= socket.consume(known) & known;  // with what has come since
   if ((seen & descriptor::failed) != 0) [[unlikely]] {
