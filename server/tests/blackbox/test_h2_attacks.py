@@ -229,9 +229,12 @@ class Attacker(Peer):
         if begin:
             self.send(PREFACE + settings())
 
-    def push(self, data, reads=True, patience=0.5):
-        """Sends, and reads meanwhile if it is told so; the bytes that were taken. It gives up once
-        nothing has been taken for a while, or when the server has ended the connection."""
+    def push(self, data, reads=True, patience=None):
+        """Sends, and reads meanwhile if it is told so; the bytes that were taken. It gives up when
+        the server has ended the connection, or has taken nothing for `patience` seconds: a short
+        time only where nobody reads, as then a server in order takes no more."""
+        if patience is None:
+            patience = PATIENCE if reads else 0.5
         rest, pieces = memoryview(data), []
         while rest and not self.has_ended:
             readable, writable, _ = select.select([self.socket] if reads else [], [self.socket], [],
@@ -468,16 +471,16 @@ class SmallPieces(Attacks):
         peer = self.attacker(server, HttpPort, begin=False, small_buffers=True)
         peer.push(PREFACE + OPEN_WIDE)
         memory = server.memory()
-        peer.push(self.asks_for_metrics(10_000), reads=False)
+        peer.push(self.asks_for_metrics(range(10_000)), reads=False)
         self.assert_served(HttpPort)
         self.assert_grown_less(server, memory, 24 * MIB)
         self.stop(server)
 
     @staticmethod
-    def asks_for_metrics(count):
+    def asks_for_metrics(streams):
         one = header(path=b"/metrics")
         return b"".join(frame(HEADERS, END_HEADERS | END_STREAM, number_of(i), one)
-                        for i in range(count))
+                        for i in streams)
 
     def test_answers_that_a_window_of_nothing_holds_are_bounded(self):
         """CVE-2019-9517 and CVE-2026-49975. The same with HTTP/2's windows closed, which the server
@@ -487,9 +490,19 @@ class SmallPieces(Attacks):
             server = self.serve("--h2-output-bytes-max", most)
             peer = self.attacker(server, HttpPort, begin=False)
             peer.push(PREFACE + settings((INITIAL_WINDOW_SIZE, 0)))
-            memory = server.memory()
-            peer.push(self.asks_for_metrics(900))
-            frames = peer.until_quiet()
+            memory, frames = server.memory(), []
+            # More than 256 KiB of answers waits before the many are asked for, so that it does not
+            # matter how many the server reads before it answers the first of them.
+            for streams in (range(100), range(100, 900)):
+                peer.push(self.asks_for_metrics(streams))
+                left = {number_of(i) for i in streams}
+
+                def is_last(got, left=left):
+                    if got[0] in (HEADERS, RST_STREAM):
+                        left.discard(got[2])
+                    return not left
+
+                frames += peer.frames(is_last)
             self.assertEqual(REFUSED_STREAM in codes(frames, RST_STREAM), is_refused)
             if is_refused:
                 self.assert_grown_less(server, memory, 4 * MIB)
