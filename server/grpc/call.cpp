@@ -23,11 +23,12 @@ constexpr field ok_status{":status", "200"};
 constexpr field content_type{"content-type", "application/grpc"};
 constexpr std::array<field, 2> reply_header{ok_status, content_type};
 
-/// The decimal of a code, for as long as the program runs.
+/// The decimals of the codes. Not within text_of(), where GCC 12 copies them at each call.
+constexpr std::array<std::string_view, 17> code_texts{
+    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"};
+/// For as long as the program runs.
 constexpr std::string_view text_of(rpc::code what) noexcept {
-  constexpr std::array<std::string_view, 17> texts{
-      "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"};
-  return texts[static_cast<std::size_t>(what)];
+  return code_texts[static_cast<std::size_t>(what)];
 }
 
 /// What the fields of a message may take beside their bytes.
@@ -387,6 +388,20 @@ void call::on_header(bool too_large) {
   calls_->complete(*this);
 }
 
+bool call::repeat_header() {
+  const request_head* const known = calls_->known_head();
+  if (known == nullptr || calls_->at().of().log != nullptr) return false;
+  head_ = *known;
+  if (head_.deadline != clock::time_point::max())
+    head_.deadline += calls_->now() - calls_->known_at();
+  for (const auto& [name, value] : head_.metadata) session().keep_field(*this, name, value);
+  return true;
+}
+
+void call::remember_header() {
+  if (!state_.is_answered()) calls_->remember(head_);
+}
+
 void call::on_data(std::span<const std::byte> bytes, bool last) {
   if (pipe_ && head_.called->reads_stream) {
     bring(bytes);
@@ -609,7 +624,9 @@ void call::end_answer() noexcept {
 }
 
 std::span<const field> call::trailers() {
-  encoded_message_ = percent_encode(rpc::shortened(status_.message));
+  if (!status_.message.empty()) {
+    encoded_message_ = percent_encode(rpc::shortened(status_.message));
+  }
   trailers_ = {field{"grpc-status", text_of(status_.what)}, {"grpc-message", encoded_message_}};
   const std::size_t count = encoded_message_.empty() ? 1 : 2;
   if (state_.is_running() || !additions_) return std::span(trailers_).first(count);

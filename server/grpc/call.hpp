@@ -151,6 +151,8 @@ class call final : public h2::stream,
  private:
   void on_field(std::string_view name, std::string_view value) override;
   void on_header(bool too_large) override;
+  bool repeat_header() override;
+  void remember_header() override;
   void on_data(std::span<const std::byte> bytes, bool last) override;
   void on_end() override;
   void on_sent(std::size_t bytes) override;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "grpc/limits.hpp"
 #include "grpc/methods.hpp"
 #include "grpc/receive_budget.hpp"
+#include "grpc/request_head.hpp"
 #include "http/h2/endpoint.hpp"
 #include "net/queue_age.hpp"
 
@@ -83,6 +85,17 @@ class calls final : public h2::stream_kind {
     if (found_ == nullptr || found_->path != path) found_ = served_.methods.find(path);
     return found_;
   }
+  /// Of the header that comes, as it has come before; null: it is not known. A timeout of its began
+  /// at known_at().
+  [[nodiscard]] const request_head* known_head() const noexcept {
+    return known_number_ == session_.header_number() ? &known_head_ : nullptr;
+  }
+  [[nodiscard]] clock::time_point known_at() const noexcept { return known_at_; }
+  void remember(const request_head& head) {
+    known_head_ = head;
+    known_at_ = now_;
+    known_number_ = session_.header_number();
+  }
   [[nodiscard]] bool admits(call& which);
   void complete(call& which);
   /// Its message lies in what is being fed.
@@ -119,7 +132,10 @@ class calls final : public h2::stream_kind {
   std::vector<call*> ready_now_;   // those that run() is at, or has left for the next turn
   std::size_t ready_at_ = 0;       // the first of them
   const method* found_ = nullptr;  // last: peers call one method time and again
-  std::string written_;            // by a handler, on its way to the session
+  request_head known_head_;        // that came twice
+  std::optional<std::uint64_t> known_number_;  // of its header
+  clock::time_point known_at_;
+  std::string written_;  // by a handler, on its way to the session
   std::set<std::pair<clock::time_point, call*>> deadlines_;  // of those that outlive their batch
   receive_budget budget_;
   std::vector<std::pair<const method*, std::size_t>>

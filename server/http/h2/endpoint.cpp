@@ -41,6 +41,7 @@ endpoint::endpoint(const common& of, stream_waker waker, clock::time_point now,
   } else {
     session_.police_pings();
     session_.skip_idle_resets();
+    session_.recognise_headers();
   }
 }
 

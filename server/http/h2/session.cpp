@@ -156,13 +156,12 @@ struct session::callbacks {
       self.header_since_ = self.now_;
       self.header_id_ = frame->hd.stream_id;
       self.header_bytes_ = 0;
+      self.repeated_.pass_over();
       if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
         self.current_ = self.find(frame->hd.stream_id);
         return 0;
       }
       self.note_opened(frame->hd.stream_id);
-      self.authority_.clear();
-      self.hosts_differ_ = false;
       const bool has_room = self.waiting_bytes_ <= self.limits_.output_bytes_max &&
                             self.header_kept_ <= header_lists_max * self.limits_.header_bytes_max;
       self.current_ = has_room ? self.owner_.open() : nullptr;
@@ -173,31 +172,25 @@ struct session::callbacks {
       }
       self.current_->id_ = frame->hd.stream_id;
       ++self.streams_;
+      if (self.recognises_headers_) self.repeated_.begin();
+      self.forget_host();
       return nghttp2_session_set_stream_user_data(self.session_, frame->hd.stream_id,
                                                   self.current_);
     });
   }
 
-  static int on_header(nghttp2_session*, const nghttp2_frame*, const std::uint8_t* name,
-                       std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
-                       std::uint8_t, void* user) {
+  static int on_header(nghttp2_session*, const nghttp2_frame*, nghttp2_rcbuf* name,
+                       nghttp2_rcbuf* value, std::uint8_t, void* user) {
     return guarded([&] {
       session& self = of(user);
-      self.header_bytes_ += name_size + value_size + 32;
-      if (self.header_bytes_ > self.limits_.header_bytes_max * header_excess) {
-        self.current_ = nullptr;
-        self.end(error::enhance_your_calm);
-        return static_cast<int>(NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE);
-      }
-      if (self.current_ == nullptr || self.current_->header_read_ ||
-          self.header_bytes_ > self.limits_.header_bytes_max) {
-        return 0;  // a trailer's fields mean nothing to us
-      }
-      const std::string_view field_name(reinterpret_cast<const char*>(name), name_size);
-      const std::string_view field_value(reinterpret_cast<const char*>(value), value_size);
-      self.note_host(field_name, field_value);
-      self.current_->on_field(field_name, field_value);
-      return 0;
+      const repeated_header::texts field{name, value};
+      if (self.repeated_.is_next(field)) return 0;
+      self.bring(self.repeated_.differ());
+      self.repeated_.note(field);
+      self.bring(std::span(&field, 1));
+      return self.current_ == nullptr && self.header_bytes_ > self.far_too_large()
+                 ? static_cast<int>(NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE)
+                 : 0;
     });
   }
 
@@ -245,12 +238,13 @@ struct session::callbacks {
       if (head.type == NGHTTP2_PING) return take_ping(self, frame->ping);
       if (is_padding_alone(*frame)) self.count_idle_frames(1);
       if (head.type != NGHTTP2_HEADERS && head.type != NGHTTP2_DATA) return 0;
+      const bool repeats = head.type == NGHTTP2_HEADERS && self.end_of_fields();
       stream* const to = head.type == NGHTTP2_HEADERS ? self.current_ : self.find(head.stream_id);
-      if (head.type == NGHTTP2_HEADERS) self.in_header_ = false;
       if (to == nullptr) return 0;
       if (!to->header_read_) {
         to->header_read_ = true;
         to->on_header(self.header_bytes_ > self.limits_.header_bytes_max);
+        if (repeats) to->remember_header();
       }
       if ((head.flags & NGHTTP2_FLAG_END_STREAM) != 0) self.end_of_request(*to);
       return 0;
@@ -357,7 +351,7 @@ struct session::callbacks {
       if (nghttp2_session_callbacks_new(&all) != 0) throw std::bad_alloc();
       nghttp2_session_callbacks_set_on_begin_frame_callback(all, &on_begin_frame);
       nghttp2_session_callbacks_set_on_begin_headers_callback(all, &on_begin_headers);
-      nghttp2_session_callbacks_set_on_header_callback(all, &on_header);
+      nghttp2_session_callbacks_set_on_header_callback2(all, &on_header);
       nghttp2_session_callbacks_set_on_data_chunk_recv_callback(all, &on_data);
       nghttp2_session_callbacks_set_on_frame_recv_callback(all, &on_frame);
       nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(all, &on_invalid_frame);
@@ -659,6 +653,43 @@ void session::note_opened(std::int32_t id) noexcept {
     skipped_to_ = id - 2;
   }
   opened_id_ = id;
+}
+
+/// To the stream whose header comes. One that is far too large ends the session.
+void session::bring(std::span<const repeated_header::texts> fields) {
+  constexpr auto text_of = [](nghttp2_rcbuf* which) {
+    const nghttp2_vec bytes = nghttp2_rcbuf_get_buf(which);
+    return std::string_view(reinterpret_cast<const char*>(bytes.base), bytes.len);
+  };
+  for (const auto& [name_texts, value_texts] : fields) {
+    const std::string_view name = text_of(name_texts);
+    const std::string_view value = text_of(value_texts);
+    header_bytes_ += name.size() + value.size() + 32;
+    if (header_bytes_ > far_too_large()) {
+      current_ = nullptr;
+      return end(error::enhance_your_calm);
+    }
+    if (current_ == nullptr || current_->header_read_ || header_bytes_ > limits_.header_bytes_max) {
+      continue;  // a trailer's fields mean nothing to us
+    }
+    note_host(name, value);
+    current_->on_field(name, value);
+  }
+}
+
+/// True: it is the header before once more, and its stream has read all of it for the second time.
+bool session::end_of_fields() {
+  in_header_ = false;
+  if (repeated_.is_cut_short()) bring(repeated_.differ());
+  if (!repeated_.finish() || current_ == nullptr) return false;
+  if (current_->repeat_header()) return false;
+  bring(repeated_.fields());
+  return true;
+}
+
+void session::forget_host() noexcept {
+  authority_.clear();
+  hosts_differ_ = false;
 }
 
 /// Pseudo-fields come first, and nghttp2 lets no field of the two come twice.

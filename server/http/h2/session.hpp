@@ -19,6 +19,7 @@
 #include "http/h2/flood_limits.hpp"
 #include "http/h2/idle_reset_filter.hpp"
 #include "http/h2/limits.hpp"
+#include "http/h2/repeated_header.hpp"
 #include "http/h2/send_watch.hpp"
 #include "http/h2/session_memory.hpp"
 #include "net/byte_buffer.hpp"
@@ -75,6 +76,11 @@ class stream {
   /// data; its end. Nothing after on_closed(), which may come at any time.
   virtual void on_field(std::string_view name, std::string_view value) = 0;
   virtual void on_header(bool too_large) = 0;
+  /// In place of its fields: they are those that remember_header() was told of, of the stream
+  /// before that had the same session::header_number(). False: it wants them one by one.
+  virtual bool repeat_header() { return false; }
+  /// Behind on_header() of a header that has come before: it may come again.
+  virtual void remember_header() {}
   /// `bytes` lie in what feed() was given. `last`: of the last DATA frame. They count against the
   /// peer's windows until session::consume(), or on_closed().
   virtual void on_data(std::span<const std::byte> bytes, bool last) = 0;
@@ -129,6 +135,10 @@ class session {
   /// From now on RST_STREAM of a stream that has not begun is skipped, and counted with the frames
   /// that bring nothing. Else it ends the connection (RFC 9113, 6.4).
   void skip_idle_resets() noexcept { idle_resets_.start(); }
+
+  /// From now on a header that is the one before once more comes by stream::repeat_header().
+  void recognise_headers() noexcept { recognises_headers_ = true; }
+  [[nodiscard]] std::uint64_t header_number() const noexcept { return repeated_.number(); }
 
   void feed(std::span<const std::byte> bytes, clock::time_point now);
 
@@ -187,7 +197,10 @@ class session {
   void police_pings() noexcept { polices_pings_ = true; }
 
   /// Without a stream for a while: some of its memory goes back to the system.
-  void give_back_memory() noexcept { memory_.give_back(); }
+  void give_back_memory() noexcept {
+    repeated_.forget();
+    memory_.give_back();
+  }
 
   /// Nothing more to receive, and nothing to send but what pull() gives yet.
   [[nodiscard]] bool is_over() const noexcept;
@@ -222,6 +235,12 @@ class session {
   void count_what_was_skipped();
   [[nodiscard]] bool is_late_header(std::uint8_t type, std::int32_t id) const noexcept;
   void note_opened(std::int32_t id) noexcept;
+  void bring(std::span<const repeated_header::texts> fields);
+  bool end_of_fields();
+  [[nodiscard]] std::size_t far_too_large() const noexcept {
+    return limits_.header_bytes_max * header_excess;
+  }
+  void forget_host() noexcept;
   void note_host(std::string_view name, std::string_view value);
   [[nodiscard]] stream* find(std::int32_t id) const noexcept;
   void end_of_request(stream& of);
@@ -236,6 +255,7 @@ class session {
   const limits& limits_;
   session_memory memory_;  // of nghttp2's session
   nghttp2_session* session_ = nullptr;
+  repeated_header repeated_;
   flood_limits floods_;
   clock::time_point now_;           // of what is fed
   clock::time_point header_since_;  // if in_header_
@@ -266,6 +286,7 @@ class session {
   bool noticed_ = false;
   bool asks_ = false;  // behind the GOAWAY that is to be sent, whether it has arrived
   bool polices_pings_ = false;
+  bool recognises_headers_ = false;
   bool was_away_ = false;        // who calls watch_windows(), from its last call to the one before
   bool waits_for_us_ = true;     // what has not been sent: not, or not only, for the peer's windows
   bool is_slow_ = false;         // the connection's window lets too little go
