@@ -83,8 +83,10 @@ struct options {
 
   /// Threads. 0 to 1024; 0 leaves all running to threads that call attach().
   unsigned workers = default_workers();
-  /// Workers that share one epoll set, 1 (private sets) to 1024. io_uring takes 1 only. 8 is a
-  /// guess, to be measured on machines of more cores.
+  /// Workers that share one epoll set, 1 (private sets) to 1024. io_uring takes 1 only. Measured
+  /// with 8 and 16 workers, to the CPU and the p99 of sets of 1: with 8 in a set short requests
+  /// beside long ones wait .04 and .12 times as long, a saturated server needs 1.2 and .9 times the
+  /// CPU (loadtest/results/README.md).
   unsigned reactor_group = 8;
   reactor_kind reactor = reactor_kind::none;
   /// Dedicated reactor threads, each with an epoll set or ring of its own, that wait for
