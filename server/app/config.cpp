@@ -13,6 +13,7 @@
 #include "app/config_sources.hpp"
 #include "base/units.hpp"
 #include "http/h2/flood_limits.hpp"
+#include "net/memory_budget.hpp"
 #include "net/queue_age.hpp"
 
 namespace bwos::server {
@@ -170,7 +171,8 @@ void add_flags(CLI::App& app, config& to) {
       "--memory-max", to.memory_max, 32 << 20, std::uint64_t{1} << 50,
       "Memory that all peers together can make us keep: bodies, messages, headers, answers "
       "that are not sent; above three quarters of it large bodies are refused and the "
-      "largest connections are reset; above: 503, RESOURCE_EXHAUSTED",
+      "largest connections are reset; above: 503, RESOURCE_EXHAUSTED. At least 256KiB for each "
+      "worker",
       "60 % of the cgroup's limit, or of the machine's memory");
 
   group workers(app, "Workers");
@@ -434,6 +436,13 @@ void check_together(const CLI::App& app, const config& parsed) {
     throw bad_value("--queue-age-max", format_duration(parsed.queue_age_max),
                     "0, or a time from " + format_duration(queue_age_least) +
                         " to 1m: it is measured in milliseconds");
+  }
+  // What threads have not summed yet may be half of it.
+  const std::size_t memory_least = 2 * memory_budget::unsummed_max * std::size_t{parsed.workers};
+  if (parsed.memory_max != 0 && parsed.memory_max < memory_least) {
+    throw bad_value("--memory-max", format_bytes(parsed.memory_max),
+                    format_bytes(memory_least) + " or more with --workers " +
+                        std::to_string(parsed.workers) + ", 256KiB for each");
   }
   if (parsed.http_listen.empty() && parsed.grpc_listen.empty()) {
     throw bad_value("--http-listen", "",

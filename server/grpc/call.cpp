@@ -390,7 +390,7 @@ void call::on_header(bool too_large) {
 
 bool call::repeat_header() {
   const request_head* const known = calls_->known_head();
-  if (known == nullptr || calls_->at().of().log != nullptr) return false;
+  if (known == nullptr) return false;
   head_ = *known;
   if (head_.deadline != clock::time_point::max())
     head_.deadline += calls_->now() - calls_->known_at();

@@ -70,6 +70,10 @@ class calls final : public h2::stream_kind {
     return deadlines_.empty() ? clock::time_point::max() : deadlines_.begin()->first;
   }
   bool end_lasting() override;
+  void give_back_memory() noexcept override {
+    known_head_ = {};
+    known_number_.reset();
+  }
   void lost() noexcept override;
 
   // For its calls.
@@ -92,7 +96,7 @@ class calls final : public h2::stream_kind {
   }
   [[nodiscard]] clock::time_point known_at() const noexcept { return known_at_; }
   void remember(const request_head& head) {
-    known_head_ = head;
+    known_head_ = request_head(head);  // assigned as it is, it would keep the memory of larger ones
     known_at_ = now_;
     known_number_ = session_.header_number();
   }

@@ -41,7 +41,8 @@ endpoint::endpoint(const common& of, stream_waker waker, clock::time_point now,
   } else {
     session_.police_pings();
     session_.skip_idle_resets();
-    session_.recognise_headers();
+    // The access log wants the path of each stream, also of one that ends within its header.
+    if (of.log == nullptr) session_.recognise_headers();
   }
 }
 
@@ -214,6 +215,7 @@ void endpoint::do_what_is(due what) {
     case due::probe:
       return session_.probe();
     case due::give_back:
+      each_kind([](stream_kind& each) { each.give_back_memory(); });
       return session_.give_back_memory();
     case due::end_idle:
       if (requests_) requests_->count_timeout(metrics::timeout::idle);

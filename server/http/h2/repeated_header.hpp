@@ -27,7 +27,7 @@ class repeated_header {
     bool operator==(const texts&) const = default;
   };
 
-  /// A header of more fields or bytes is not kept: what is held is charged to nobody.
+  /// A header of more fields, or of more bytes of text, is not kept.
   static constexpr std::size_t fields_max = 12;
   static constexpr std::size_t bytes_max = 1024;
 
@@ -92,7 +92,11 @@ class repeated_header {
   }
   /// Of the kept header: each has another one.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  /// Memory that the texts may take: nghttp2 allocates twice what it has read, and of Huffman's
+  /// code (RFC 7541, appendix B) that is up to three and a half times the text.
+  [[nodiscard]] std::size_t memory_bytes() const noexcept { return 7 * bytes_; }
 
+  /// Not within a header, whose beginning would be lost.
   void forget() noexcept {
     drop_from(0);
     is_kept_ = false;

@@ -219,9 +219,11 @@ class session {
   /// Bytes of answers that pull() has not given.
   [[nodiscard]] std::size_t waiting_bytes() const noexcept { return waiting_bytes_; }
   [[nodiscard]] std::size_t streams() const noexcept { return streams_; }
-  /// Memory of the fields that open streams keep, of these themselves, and of their table, about.
+  /// Memory of the fields that open streams keep, of these themselves, of their table, and of the
+  /// header that is kept to be recognised, about.
   [[nodiscard]] std::size_t header_bytes_kept() const noexcept {
-    return header_kept_ + streams_ * stream_bytes + memory_.grown_bytes();
+    return header_kept_ + streams_ * stream_bytes + memory_.grown_bytes() +
+           repeated_.memory_bytes();
   }
 
  private:

@@ -60,6 +60,8 @@ class stream_kind {
   /// Of a connection that leaves: ends those that their peers keep open for as long as they are
   /// there, if no others are left. False: there are none, or it is too early.
   virtual bool end_lasting() { return false; }
+  /// The connection has had no stream for a while.
+  virtual void give_back_memory() noexcept {}
   /// The connection has ended: nobody wants an answer any more.
   virtual void lost() noexcept = 0;
   /// When the threads have been joined: nobody takes this one any more.

@@ -225,6 +225,7 @@ TEST(config, names_flag_value_and_range_of_every_bad_value_in_one_line) {
       {{"--socket-unread-bytes-max", "2GiB"}, {"--socket-unread-bytes-max 2GiB", "0 to 1GiB"}},
       {{"--memory-max", "0"}, {"--memory-max 0", "32MiB to 1048576GiB"}},
       {{"--memory-max", "33554431"}, {"--memory-max 33554431", "32MiB to 1048576GiB"}},
+      {{"--memory-max", "32MiB", "--workers", "129"}, {"--memory-max 32MiB", "33024KiB or more"}},
       {{"--memory-max", "1048577GiB"}, {"--memory-max 1048577GiB", "32MiB to 1048576GiB"}},
       {{"--log-level", "loud"}, {"--log-level loud", "must be info|warn|off"}},
       {{"--log-level", "error"}, {"--log-level error", "must be info|warn|off"}},
@@ -276,6 +277,7 @@ TEST(config, a_flag_with_nothing_behind_its_equals_sign_takes_no_other_word) {
 
 TEST(config, what_all_peers_together_may_have_reaches_from_little_to_much) {
   EXPECT_EQ(accepted(parse({"--memory-max", "32MiB"})).memory_max, std::size_t{32} << 20);
+  accepted(parse({"--memory-max", "32MiB", "--workers", "128"}));
   EXPECT_EQ(accepted(parse({"--memory-max", "1048576GiB"})).memory_max, std::size_t{1} << 50);
   EXPECT_EQ(accepted(parse({"--socket-unsent-bytes-max", "0"})).socket_unsent_bytes_max, 0U);
   EXPECT_EQ(accepted(parse({"--socket-unread-bytes-max", "0"})).socket_unread_bytes_max, 0U);
