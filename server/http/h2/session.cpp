@@ -173,7 +173,8 @@ struct session::callbacks {
       self.current_->id_ = frame->hd.stream_id;
       ++self.streams_;
       if (self.recognises_headers_) self.repeated_.begin();
-      self.forget_host();
+      self.authority_.clear();
+      self.hosts_differ_ = false;
       return nghttp2_session_set_stream_user_data(self.session_, frame->hd.stream_id,
                                                   self.current_);
     });
@@ -685,11 +686,6 @@ bool session::end_of_fields() {
   if (current_->repeat_header()) return false;
   bring(repeated_.fields());
   return true;
-}
-
-void session::forget_host() noexcept {
-  authority_.clear();
-  hosts_differ_ = false;
 }
 
 /// Pseudo-fields come first, and nghttp2 lets no field of the two come twice.

@@ -242,7 +242,6 @@ class session {
   [[nodiscard]] std::size_t far_too_large() const noexcept {
     return limits_.header_bytes_max * header_excess;
   }
-  void forget_host() noexcept;
   void note_host(std::string_view name, std::string_view value);
   [[nodiscard]] stream* find(std::int32_t id) const noexcept;
   void end_of_request(stream& of);
