@@ -150,8 +150,9 @@ check_prometheus() {
 check_metrics() {
   local port names unknown
   use_prometheus
-  # For its metrics, and so long that no machine is so busy.
-  serve "$server" "${any_port[@]}" --queue-age-max 1m
+  # Both limits are for their metrics alone, which are not there without them: no machine is so busy, and curl and
+  # Prometheus open few connections.
+  serve "$server" "${any_port[@]}" --queue-age-max 1m --connections-per-address-max 1000
   curl --fail --silent --show-error "http://$http/metrics" >"$logs/metrics.txt"
   for names in deploy/monitoring/alerts.yml deploy/monitoring/grafana/dashboard.json; do
     unknown=$(grep --only-matching --word-regexp 'bwos_[a-z_]*' "$names" | sort --unique |
