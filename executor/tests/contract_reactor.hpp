@@ -392,7 +392,7 @@ TEST_P(reactor_contract, receives_into_memory_of_the_callers) {
     for (std::size_t size = 0; size < kept.size();) {
       const std::span<std::byte> room =
           std::span(kept).subspan(size, std::min<std::size_t>(kept.size() - size, 10'000));
-      const received got = co_await peer.receive(room);
+      const received got = co_await peer.receive({.into = room});
       if (got.error || got.end()) co_return;
       if (got.bytes.data() != room.data()) {
         EXPECT_LE(got.bytes.size(), kept.size() - size);
@@ -422,6 +422,29 @@ TEST_P(reactor_contract, receives_into_memory_of_the_callers) {
   const std::string got = client.receive(text.size());
   sender.join();
   EXPECT_TRUE(got == text);
+}
+
+TEST_P(reactor_contract, leaves_in_the_socket_what_is_more_than_a_receive_takes) {
+  const std::string text = pattern(1 << 16);
+  std::atomic<std::size_t> most{0};
+  test_server server(settings(), [&](stream peer) -> task<void> {
+    std::vector<std::byte> kept;
+    for (std::size_t i = 0; kept.size() < text.size(); ++i) {
+      const received got = co_await peer.receive({.at_most = 1 + i * 37 % 500});
+      if (got.error || got.end()) co_return;
+      if (got.bytes.size() > 1 + i * 37 % 500) most = std::max(most.load(), got.bytes.size());
+      kept.insert(kept.end(), got.bytes.begin(), got.bytes.end());
+    }
+    co_await peer.send(kept);
+  });
+  tcp_client client(server.address);
+  std::thread sender([&] { EXPECT_TRUE(client.send(text)); });
+  const std::string got = client.receive(text.size());
+  sender.join();
+  EXPECT_TRUE(got == text);
+  if (GetParam().kind == reactor_kind::epoll) {
+    EXPECT_EQ(most, 0U);  // io_uring has received before it is asked
+  }
 }
 
 TEST_P(reactor_contract, allocates_nothing_for_round_trips_and_timers_once_warm) {

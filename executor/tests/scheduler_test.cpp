@@ -23,7 +23,7 @@ class no_reactor final : public reactor {
   descriptor* adopt(int, std::uint64_t) noexcept override { return nullptr; }
   descriptor* listen(int, bool) noexcept override { return nullptr; }
   void close(descriptor&) noexcept override {}
-  bool receive(descriptor&, std::span<std::byte>, received&) noexcept override { return false; }
+  bool receive(descriptor&, const receive_room&, received&) noexcept override { return false; }
   bool wait(descriptor&, std::uint32_t, continuation&) noexcept override { return false; }
 
  private:

@@ -4,9 +4,9 @@
 //
 // INVARIANTS
 // C1  What belongs to the worker (its buffers, its counters, the bytes received unless they lie in
-//     room()) is used only inside functions that are no coroutines: after a co_await the connection
-//     may be on another worker. room() belongs to the connection, which leaves it as it is until
-//     the receive has completed.
+//     room().into) is used only inside functions that are no coroutines: after a co_await the
+//     connection may be on another worker. room().into belongs to the connection, which leaves it
+//     as it is until the receive has completed.
 // C2  Before a co_await the worker's output buffer has been sent, and what was to be sent behind
 //     it: what the kernel did not take is in unsent_, what was received and not parsed the protocol
 //     keeps.
@@ -72,8 +72,8 @@ class connection {
 
   /// What it does first.
   [[nodiscard]] virtual next begin() { return next::receive; }
-  /// Where it would have the next bytes, before they are received; empty: anywhere.
-  [[nodiscard]] virtual std::span<std::byte> room() { return {}; }
+  /// Where it would have the next bytes, before they are received.
+  [[nodiscard]] virtual receive_room room() { return {}; }
   /// What came, or why nothing did.
   [[nodiscard]] virtual next take(const received& got) = 0;
   /// Its turn has come: after `go_on` or `lane`.

@@ -7,6 +7,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,6 +32,16 @@ struct received {
                           ///< connection_aborted (idle(), and its place is wanted), or the
                           ///< socket's own.
   [[nodiscard]] bool end() const noexcept { return bytes.empty() && !error; }
+};
+
+/// Where a receive puts its bytes, and how many it takes.
+struct receive_room {
+  /// Empty: a buffer of the worker (epoll) or of the ring (io_uring). Else the bytes may lie here:
+  /// what epoll receives does, and is no more than this holds. Must stay valid until the receive
+  /// completes.
+  std::span<std::byte> into{};
+  /// What epoll takes at most, 1 or more; the rest stays in the socket for the next receive.
+  std::size_t at_most = std::numeric_limits<std::size_t>::max();
 };
 
 struct sent {
@@ -73,11 +84,10 @@ class stream {
 
   /// Awaitable of `received`. The bytes lie in a buffer of the worker (epoll) or of the ring
   /// (io_uring): they are valid until this coroutine next suspends (on anything) or receives again;
-  /// keep a copy of what must live longer. Where `into` is not empty they may lie there: what epoll
-  /// receives does, and is no more than that holds. It must stay valid until the receive completes.
-  /// Once epoll has told that the peer has reset the connection, what it had sent before is
-  /// dropped, unless it had ended that (half-closed) before it reset the connection.
-  [[nodiscard]] receive_operation receive(std::span<std::byte> into = {}) noexcept;
+  /// keep a copy of what must live longer; unless they lie in room.into. Once epoll has told that
+  /// the peer has reset the connection, what it had sent before is dropped, unless it had ended
+  /// that (half-closed) before it reset the connection.
+  [[nodiscard]] receive_operation receive(receive_room room = {}) noexcept;
 
   /// Awaitable of `sent`. Sends all of `bytes` (MSG_NOSIGNAL), waiting while the socket is full;
   /// they must stay valid until it completes. Does not suspend when the kernel takes them at once.
@@ -144,13 +154,13 @@ class [[nodiscard]] stream::receive_operation : detail::socket_operation {
 
  private:
   friend stream;
-  receive_operation(descriptor* socket, std::span<std::byte> into) noexcept
-      : socket_operation(&on_ready, socket), into_(into) {}
+  receive_operation(descriptor* socket, receive_room room) noexcept
+      : socket_operation(&on_ready, socket), room_(room) {}
   static void on_ready(continuation& self, disposition how) noexcept;
   bool attempt(bool notified) noexcept;
   bool suspend() noexcept;
 
-  const std::span<std::byte> into_;
+  const receive_room room_;
   received result_;
 };
 
@@ -176,8 +186,8 @@ class [[nodiscard]] stream::send_operation : detail::socket_operation {
   sent result_;
 };
 
-inline stream::receive_operation stream::receive(std::span<std::byte> into) noexcept {
-  return receive_operation(descriptor_, into);
+inline stream::receive_operation stream::receive(receive_room room) noexcept {
+  return receive_operation(descriptor_, room);
 }
 inline stream::send_operation stream::send(std::span<const std::byte> bytes) noexcept {
   return send_operation(descriptor_, bytes);

@@ -9,6 +9,7 @@
 //   descriptor's runner)
 #pragma once
 
+#include <algorithm>
 #include <bwos/stream.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include "io/descriptor.hpp"
 #include "io/queue_age.hpp"
 #include "io/timer/timer_service.hpp"
+#include "io/worker_context.hpp"
 
 namespace bwos {
 
@@ -68,9 +70,8 @@ class reactor {
   virtual void close(descriptor& socket) noexcept = 0;
   /// Bytes, an end or an error into `result`: true. Nothing there yet: false, wait for waiting_in.
   /// The bytes are valid until the next receive on this descriptor or, epoll, until the worker runs
-  /// another continuation; unless they lie in `into`, which may be empty.
-  virtual bool receive(descriptor& socket, std::span<std::byte> into,
-                       received& result) noexcept = 0;
+  /// another continuation; unless they lie in room.into.
+  virtual bool receive(descriptor& socket, const receive_room& room, received& result) noexcept = 0;
   /// Suspends the runner, see descriptor::wait.
   virtual bool wait(descriptor& socket, std::uint32_t direction, continuation& work) noexcept = 0;
 
@@ -101,6 +102,13 @@ class reactor {
 
  protected:
   explicit reactor(int timer_fd) noexcept : timers(timer_fd) {}
+
+  /// On a worker.
+  static std::span<std::byte> bytes_for(const receive_room& room) noexcept {
+    if (!room.into.empty()) return room.into.first(std::min(room.into.size(), room.at_most));
+    const std::span<std::byte> scratch = current_worker()->scratch;
+    return scratch.first(std::min(scratch.size(), room.at_most));
+  }
 
   /// A recycled or new descriptor for `fd`; null with errno ENOMEM.
   descriptor* take_descriptor(int fd, std::uint64_t accepted_by) noexcept;

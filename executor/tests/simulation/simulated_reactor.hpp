@@ -39,7 +39,7 @@ class simulated_reactor final : public reactor {
   descriptor* adopt(int, std::uint64_t) noexcept override { no_descriptors(); }
   descriptor* listen(int, bool) noexcept override { no_descriptors(); }
   void close(descriptor&) noexcept override { no_descriptors(); }
-  bool receive(descriptor&, std::span<std::byte>, received&) noexcept override { no_descriptors(); }
+  bool receive(descriptor&, const receive_room&, received&) noexcept override { no_descriptors(); }
   bool wait(descriptor&, std::uint32_t, continuation&) noexcept override { no_descriptors(); }
 
  private:

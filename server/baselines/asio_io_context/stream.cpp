@@ -93,8 +93,8 @@ void socket_state::close() noexcept {
 /// Into the connection's own buffer, if not elsewhere. To wait for readiness first (async_wait)
 /// would spare the buffer, and the read that finds nothing; but then Asio tells epoll anew each
 /// time, and a request costs 4 % more (measured).
-awaitable<received> stream::receive(std::span<std::byte> into) {
-  state_->into_ = into.empty() ? std::span(state_->buffer_) : into;
+awaitable<received> stream::receive(receive_room room) {
+  state_->into_ = room.into.empty() ? std::span(state_->buffer_) : room.into;
   return asio::async_initiate<decltype(use_awaitable), void(received)>(
       [state = state_.get()]<class Handler>(Handler handler) {
         state->begin(socket_state::wait_for::bytes, [&] {

@@ -121,7 +121,7 @@ class stream final : public socket {
     if (state_) state_->close();
   }
 
-  awaitable<received> receive(std::span<std::byte> into = {});
+  awaitable<received> receive(receive_room room = {});
   awaitable<sent> send(std::span<const std::byte> bytes);
   sent try_send(std::span<const std::byte> bytes,
                 std::span<const std::byte> behind) noexcept override;

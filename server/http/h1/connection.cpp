@@ -74,9 +74,7 @@ class http1_connection final : public connection {
     set_deadline(clock::now(), true);
   }
 
-  [[nodiscard]] std::span<std::byte> room() override {
-    return parser_ ? parser_->room() : std::span<std::byte>();
-  }
+  [[nodiscard]] receive_room room() override;
   [[nodiscard]] next take(const received& got) override;
   [[nodiscard]] next go_on() override;
   void set_write_deadline() noexcept override {
@@ -133,10 +131,21 @@ class http1_connection final : public connection {
   metrics::ticks lane_since_ = 0;   // when the request that is in the lane began; 0: none is
   metrics::ticks received_at_ = 0;  // kept_, where it came with what is answered already
   bool is_http1_ = false;           // the first bytes have come, and are no preface of HTTP/2
+  bool is_direct_ = false;          // the next bytes are received where a body is gathered
+  bool expects_large_ = false;      // the last request's body was
   bool leaving_ = false;            // a drain has set an idle connection's last deadline
 };
 
 // Plain functions: the only ones that touch what belongs to the worker.
+
+/// Behind a body that one receive did not bring, another such request is expected: its head is
+/// received alone, so that hardly any of its body is copied out of the worker's buffer.
+receive_room http1_connection::room() {
+  const std::span<std::byte> into = parser_ ? parser_->room() : std::span<std::byte>();
+  is_direct_ = !into.empty();
+  if (is_direct_ || parser_ || !expects_large_) return {.into = into};
+  return {.at_most = head_bytes_expected};
+}
 
 next http1_connection::take(const received& got) {
   if (!is_http1_) [[unlikely]] {
@@ -181,7 +190,8 @@ next http1_connection::take_bytes(std::string_view input) {
     memory_.set_anyway(memory::headers, kept_.size());  // no more than a receive brings
     received_at_ = result.started;
   }
-  return be_fair(input.size(), flush(worker, result));
+  return be_fair(is_direct_ ? input.size() / direct_bytes_per_byte : input.size(),
+                 flush(worker, result));
 }
 
 next http1_connection::go_on() {
@@ -317,6 +327,7 @@ void http1_connection::answer_request(bool more, turn& result, worker_local& wor
   // While draining the last whole request of the input is the connection's last.
   const bool keep = parser_->keep_alive() && (more || !common_.drain.is_draining());
   const bool is_head = asked.verb == method::head;
+  expects_large_ = asked.body.size() >= body_bytes_divided;
   const bool is_large = !is_head && reply.body.size() >= body_bytes_apart;
   write_response(
       worker.output, reply,

@@ -177,9 +177,9 @@ void epoll_reactor::close(descriptor& socket) noexcept {
   recycle(socket);
 }
 
-bool epoll_reactor::receive(descriptor& socket, std::span<std::byte> into,
+bool epoll_reactor::receive(descriptor& socket, const receive_room& room,
                             received& result) noexcept {
-  if (into.empty()) into = current_worker()->scratch;
+  const std::span<std::byte> into = bytes_for(room);
   constexpr std::uint32_t known = descriptor::readable | descriptor::hangup | descriptor::failed;
   std::uint32_t seen = socket.look() & known;
   if (seen != 0) seen |= socket.consume(known) & known;  // with what has come since

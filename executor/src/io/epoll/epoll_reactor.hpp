@@ -25,7 +25,7 @@ class epoll_reactor final : public reactor {
   descriptor* adopt(int fd, std::uint64_t accepted_by) noexcept override;
   descriptor* listen(int fd, bool is_shared) noexcept override;
   void close(descriptor& socket) noexcept override;
-  bool receive(descriptor& socket, std::span<std::byte> into, received& result) noexcept override;
+  bool receive(descriptor& socket, const receive_room& room, received& result) noexcept override;
   bool wait(descriptor& socket, std::uint32_t direction, continuation& work) noexcept override;
 
  private:

@@ -88,7 +88,7 @@ bool stream::receive_operation::attempt(bool notified) noexcept {
   }
   // Before the deadline: bytes that came in time, to workers that had none, are not late.
   constexpr std::uint32_t ready = descriptor::readable | descriptor::hangup;
-  if ((socket_->more || (seen & ready) != 0) && socket_->home.receive(*socket_, into_, result_)) {
+  if ((socket_->more || (seen & ready) != 0) && socket_->home.receive(*socket_, room_, result_)) {
     if ((seen & descriptor::unwanted) != 0) [[unlikely]]
       socket_->consume(descriptor::unwanted);
     return true;

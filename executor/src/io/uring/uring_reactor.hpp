@@ -37,7 +37,7 @@ class uring_reactor final : public reactor {
   descriptor* adopt(int fd, std::uint64_t accepted_by) noexcept override;
   descriptor* listen(int fd, bool is_shared) noexcept override;
   void close(descriptor& socket) noexcept override;
-  bool receive(descriptor& socket, std::span<std::byte> into, received& result) noexcept override;
+  bool receive(descriptor& socket, const receive_room& room, received& result) noexcept override;
   bool wait(descriptor& socket, std::uint32_t direction, continuation& work) noexcept override;
 
  private:
@@ -50,7 +50,7 @@ class uring_reactor final : public reactor {
   void request(uring_descriptor& socket, std::uint32_t what) noexcept;
   void give_back(chunk& each) noexcept;
   void give_back_current(uring_descriptor& socket) noexcept;
-  bool receive_by_itself(uring_descriptor& socket, std::span<std::byte> into,
+  bool receive_by_itself(uring_descriptor& socket, const receive_room& room,
                          received& result) noexcept;
   static void report_end(uring_descriptor& socket, received& result) noexcept;
 

@@ -51,8 +51,7 @@ void uring_reactor::close(descriptor& closing) noexcept {
   request(socket, uring_descriptor::close);
 }
 
-bool uring_reactor::receive(descriptor& from, std::span<std::byte> into,
-                            received& result) noexcept {
+bool uring_reactor::receive(descriptor& from, const receive_room& room, received& result) noexcept {
   auto& socket = static_cast<uring_descriptor&>(from);
   auto& runner = socket.runner;
   socket.more = false;
@@ -76,15 +75,15 @@ bool uring_reactor::receive(descriptor& from, std::span<std::byte> into,
     runner.ended = !runner.by_itself;
     runner.error = next->error;
   }
-  if (runner.by_itself) return receive_by_itself(socket, into, result);
+  if (runner.by_itself) return receive_by_itself(socket, room, result);
   if (runner.ended) report_end(socket, result);
   return runner.ended;
 }
 
 /// Until a short read has emptied the socket; then the kernel receives again.
-bool uring_reactor::receive_by_itself(uring_descriptor& socket, std::span<std::byte> into,
+bool uring_reactor::receive_by_itself(uring_descriptor& socket, const receive_room& room,
                                       received& result) noexcept {
-  if (into.empty()) into = current_worker()->scratch;
+  const std::span<std::byte> into = bytes_for(room);
   const long got = system_call::receive(socket.fd, into.data(), into.size());
   socket.more = got == static_cast<long>(into.size());
   if (socket.more) {

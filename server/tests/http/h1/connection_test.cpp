@@ -74,8 +74,8 @@ class peer {
   /// behind the call.
   void receive(std::string_view bytes, std::size_t piece = no_limit) {
     while (!bytes.empty() && last == next::receive) {
-      const std::span<std::byte> room = served_->room();
-      std::size_t size = std::min(piece, bytes.size());
+      const auto [room, at_most] = served_->room();
+      std::size_t size = std::min({piece, bytes.size(), at_most});
       if (!room.empty()) size = std::min(size, room.size());
       ++receives;
       into_room += room.empty() ? 0 : size;
@@ -85,6 +85,7 @@ class peer {
       std::memcpy(at, bytes.data(), size);
       bytes.remove_prefix(size);
       last = served_->take({.bytes = {at, size}, .error = {}});
+      gave_way += last == next::go_on ? 1 : 0;
       if (own) std::memset(at, '#', size);
       if (!is_deaf) go_on();
     }
@@ -114,6 +115,7 @@ class peer {
   next last = next::receive;
   bool is_deaf = false;
   int receives = 0;
+  int gave_way = 0;
   std::size_t into_room = 0;
 
  private:
@@ -239,6 +241,38 @@ TEST(connection, receives_a_large_body_where_it_stays) {
   EXPECT_EQ(one.receives, 2);
   EXPECT_EQ(one.socket.sends, 1);
   EXPECT_EQ(bodies(one.socket.output), std::vector{body});
+}
+
+/// A worker's receive buffer brings the first request's beginning; of those behind it only a head.
+TEST(connection, copies_little_of_a_large_body_behind_another) {
+  const std::string request = post(pattern(256 * kib));
+  peer one;
+  one.receive(request.substr(0, 128 * kib));
+  one.receive(request.substr(128 * kib));
+  EXPECT_EQ(one.receives, 2);
+  EXPECT_EQ(one.into_room, request.size() - 128 * kib);
+  one.into_room = 0;
+  one.receive(request);
+  EXPECT_EQ(one.receives, 4);
+  EXPECT_EQ(one.into_room, request.size() - head_bytes_expected);
+  one.receive(post("small"));
+  one.receive(post(pattern(100 * kib)));  // behind a small one: at once
+  EXPECT_EQ(one.receives, 6);
+}
+
+/// A peer that never pauses gives way now and then, but between two requests.
+TEST(connection, gives_way_behind_large_bodies_and_not_in_their_midst) {
+  const std::string request = post(pattern(256 * kib));
+  peer one;
+  one.receive(request);
+  EXPECT_EQ(one.gave_way, 1);
+  one.gave_way = 0;
+  for (int i = 0; i < 12; ++i) {
+    one.receive(request.substr(0, request.size() / 2));
+    EXPECT_EQ(one.gave_way, i / 2) << i;
+    one.receive(request.substr(request.size() / 2));
+    EXPECT_EQ(one.gave_way, (i + 1) / 2) << i;
+  }
 }
 
 /// Where the kernel takes less than all, at every byte around the end of the head.
