@@ -32,6 +32,7 @@ LIMITS = {
     "somaxconn": "/proc/sys/net/core/somaxconn",
     "syn_backlog": "/proc/sys/net/ipv4/tcp_max_syn_backlog",
 }
+CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # that end it in order
 KINDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")  # of time in /proc/stat
 
@@ -221,6 +222,7 @@ class Agent:
             "cpus": sorted(os.sched_getaffinity(0)),
             "cgroup_cpu_max": first_line("/sys/fs/cgroup/cpu.max"),
             "governor": first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            "congestion_control": first_line(CONGESTION_CONTROL),
             "mitigations": {path.name: first_line(str(path)) for path in sorted(VULNERABILITIES.glob("*"))},
             "memory": first_line("/proc/meminfo", "MemTotal"),
             "kernel": platform.release(),

@@ -239,6 +239,7 @@ class TwoHosts(unittest.TestCase):
         facts = json.loads((self.out / "machine.json").read_text())
         self.assertEqual(facts["hosts"]["address"], "198.18.0.1")
         self.assertEqual((facts["limits"]["somaxconn"], facts["limits"]["syn_backlog"]), ("4096", "4096"))
+        self.assertIn(facts["congestion_control"], ("cubic", "reno"))
         code, said = run("--delay", "20", "--out", str(self.folder / "delayed"))
         if code:  # not a word of it in the results, then
             self.assertIn("--delay: this kernel has no netem", said)
