@@ -176,6 +176,10 @@ def missing(cell: Cell, build_dir: Path, on: Hosts) -> str | None:
         return f"{cell.tool} is not installed on {on.client.name}; get it with: {tools.HINTS[cell.tool]}"
     if cell.tool in ("idle", "soak") and on.client.prefix:
         return f"the connections of {cell.tool} come from this machine, not from {on.client.name}"
+    if cell.tool == "program":
+        cpus = len(on.server.facts["cpus"])
+        few = cell.axis == "workers" and cell.value > cpus
+        return f"{cell.value:g} workers need as many CPUs, and there are {cpus}" if few else None
     why = missing_program(on.client, build_dir, cell.tool) if cell.tool == "bwos-load" else None
     return why or hosts.too_many(on, cell.connections)
 

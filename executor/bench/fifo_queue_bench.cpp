@@ -4,7 +4,7 @@
 // that with a thief that takes batches. Refuted by a fifo 128x64 above 1.5 times `ring`, or by a
 // thief that doubles the owner's cost.
 //
-// per_op is the time of one operation (a put or a get). A memory clobber after each keeps the
+// op_ns is the time of one operation (a put or a get). A memory clobber after each keeps the
 // queue's state out of registers, as in a worker that runs tasks between two operations. All shapes
 // hold 8,192 entries.
 #include <benchmark/benchmark.h>
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <bwos/queue/fifo_queue.hpp>
 #include "base/random.hpp"
@@ -69,28 +70,38 @@ void owner_shares_before_every_get(benchmark::State& state) {
   report(state, operations);
 }
 
-BENCHMARK(owner_alone<ring>)->Name("alone/ring");
-BENCHMARK(owner_alone<fifo_queue<value, 1024, 8>>)->Name("alone/fifo_8x1024");
-BENCHMARK(owner_alone<fifo_queue<value, 64, 128>>)->Name("alone/fifo_128x64");
-BENCHMARK(owner_alone<fifo_queue<value, 16, 512>>)->Name("alone/fifo_512x16");
-BENCHMARK(owner_alone<fifo_queue<value, 8, 1024>>)->Name("alone/fifo_1024x8");
-BENCHMARK(owner_alone<fifo_queue<value, 1, 8192>>)->Name("alone/fifo_8192x1");
-BENCHMARK(owner_alone<mutex_queue<value, 64, 128>>)->Name("alone/mutex");
-BENCHMARK(owner_shares_before_every_get<fifo_queue<value, 64, 128>>)->Name("share/fifo_128x64");
+BENCHMARK(owner_alone<ring>)->Name("ring/alone");
+BENCHMARK(owner_alone<fifo_queue<value, 1024, 8>>)->Name("fifo_8x1024/alone");
+BENCHMARK(owner_alone<fifo_queue<value, 64, 128>>)->Name("fifo_128x64/alone");
+BENCHMARK(owner_alone<fifo_queue<value, 16, 512>>)->Name("fifo_512x16/alone");
+BENCHMARK(owner_alone<fifo_queue<value, 8, 1024>>)->Name("fifo_1024x8/alone");
+BENCHMARK(owner_alone<fifo_queue<value, 1, 8192>>)->Name("fifo_8192x1/alone");
+BENCHMARK(owner_alone<mutex_queue<value, 64, 128>>)->Name("mutex/alone");
+BENCHMARK(owner_shares_before_every_get<fifo_queue<value, 64, 128>>)->Name("fifo_128x64/share");
+const std::vector<std::vector<std::int64_t>> shares{{32}, {1, 5, 10, 20, 30}};
+const std::vector<std::vector<std::int64_t>> batches{{1, 4, 8, 16, 64}, {20}};
 BENCHMARK(owner_with_thief<fifo_queue<value, 1024, 8>>)
-    ->Name("thief/fifo_8x1024")
-    ->ArgsProduct({{32}, {20, 100}})
+    ->Name("fifo_8x1024/thief")
+    ->ArgsProduct(shares)
+    ->ArgsProduct(batches)
     ->UseRealTime();
 BENCHMARK(owner_with_thief<fifo_queue<value, 64, 128>>)
-    ->Name("thief/fifo_128x64")
-    ->ArgsProduct({{1, 32}, {1, 10, 20, 100}})
+    ->Name("fifo_128x64/thief")
+    ->ArgsProduct(shares)
+    ->ArgsProduct(batches)
+    ->UseRealTime();
+BENCHMARK(owner_with_thief<fifo_queue<value, 16, 512>>)
+    ->Name("fifo_512x16/thief")
+    ->ArgsProduct(shares)
     ->UseRealTime();
 BENCHMARK(owner_with_thief<mutex_queue<value, 64, 128>>)
-    ->Name("thief/mutex")
-    ->ArgsProduct({{32}, {20}})
+    ->Name("mutex/thief")
+    ->ArgsProduct(shares)
     ->UseRealTime();
 
 }  // namespace
 }  // namespace bwos::bench
 
-BENCHMARK_MAIN();
+int main(int count, char** arguments) {
+  return bwos::bench::run_benchmarks(count, arguments);
+}

@@ -4,7 +4,7 @@
 // within 1.35; `fork`, two stores and a compare more, below half of a Chase-Lev deque with its
 // fence. Refuted by lifo 128x64 above 1.5 times `stack`, or by a fork 128x64 above `chase_lev`.
 //
-// per_op is the time of one operation (a put or a get). A memory clobber after each keeps the
+// op_ns is the time of one operation (a put or a get). A memory clobber after each keeps the
 // queue's state out of registers, as in a worker that runs tasks between two operations. All shapes
 // hold 8,192 entries. `alone` fills and drains; `pairs` puts and gets one entry above ten others,
 // as fork-join does.
@@ -142,13 +142,11 @@ void owner_with_thief(benchmark::State& state) {
 
 template <class Queue>
 void add(const std::string& name) {
-  benchmark::RegisterBenchmark(("alone/" + name).c_str(), &owner_alone<Queue>);
-  benchmark::RegisterBenchmark(("pairs/" + name).c_str(), &owner_in_pairs<Queue>);
+  benchmark::RegisterBenchmark((name + "/alone").c_str(), &owner_alone<Queue>);
+  benchmark::RegisterBenchmark((name + "/pairs").c_str(), &owner_in_pairs<Queue>);
   if constexpr (requires(Queue& queue) { queue.as_thief(); }) {
-    benchmark::RegisterBenchmark(("thief/" + name).c_str(), &owner_with_thief<Queue>)
-        ->Arg(1)
-        ->Arg(20)
-        ->Arg(100)
+    benchmark::RegisterBenchmark((name + "/thief").c_str(), &owner_with_thief<Queue>)
+        ->ArgsProduct({{1, 5, 10, 20, 30}})
         ->UseRealTime();
   }
 }
@@ -167,9 +165,5 @@ int main(int count, char** arguments) {
   add<fork_without_membarrier<64, 128>>("fork_128x64_without_membarrier");
   add<chase_lev<false>>("chase_lev_fence");
   add<chase_lev<true>>("chase_lev_exchange");
-  benchmark::Initialize(&count, arguments);
-  if (benchmark::ReportUnrecognizedArguments(count, arguments)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  return run_benchmarks(count, arguments);
 }

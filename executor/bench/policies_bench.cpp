@@ -3,17 +3,17 @@
 // Expected: an attempt takes tens of nanoseconds by random, sequential and last victim, and by
 // topology; more by the best of two or many, which read lengths; most by samples of short queues,
 // which miss. A worker whom nobody steals from pays the same whichever is chosen, as it runs the
-// same instructions: refuted by an owner/ line that is above its neighbours in every repetition.
+// same instructions: refuted by an `owner` line that is above its neighbours in every repetition.
 //
-//   hit/     one attempt that finds something: seven victims with 1 to 64 blocks open. What is
+//   hit      one attempt that finds something: seven victims with 1 to 64 blocks open. What is
 //            claimed stays there, so that lengths do: the claim itself is the same for all.
-//   dry/     one attempt that finds nothing in any of seven.
-//   owner/   a pool of one worker, ns a task of a chain of posts (put, share, get): what the
+//   dry      one attempt that finds nothing in any of seven.
+//   owner    a pool of one worker, ns a task of a chain of posts (put, share, get): what the
 //   owner's
 //            side pays for the policy that its pool was given.
-//   robbed/  the owner's ns an operation, while a thief on another core steals by that policy from
+//   robbed   the owner's ns an operation, while a thief on another core steals by that policy from
 //            this queue and six that are empty.
-//   pool/    eight threads as in OSDI '23, section 6.2.3: each fills its queue, empties it, and
+//   pool     eight threads as in OSDI '23, section 6.2.3: each fills its queue, empties it, and
 //   then
 //            steals a tenth of its capacity from the others. ns of all time for each operation.
 //            Meant for machines that have eight cores; on fewer a thief finds queues of threads
@@ -87,6 +87,7 @@ void attempts(benchmark::State& state, const options& settings, bool dry) {
         [&](unsigned i) { return taking_nothing{queues[i]->as_thief()}; }, out.data());
     taken += outcome.taken() ? 1 : 0;
   }
+  state.counters["op_ns"] = ns_per(static_cast<std::size_t>(state.iterations()));
   state.counters["taken_%"] =
       100 * static_cast<double>(taken) / static_cast<double>(state.iterations());
 }
@@ -186,17 +187,17 @@ void register_all() {
       settings.steal_blocks = choice;
       const std::string name = std::string(name_of(kind)) + "/" + name_of(choice);
       const auto add = [&](const char* what, auto run) {
-        return benchmark::RegisterBenchmark((what + name).c_str(), run);
+        return benchmark::RegisterBenchmark((name + what).c_str(), run);
       };
-      add("hit/", [=](benchmark::State& state) { attempts(state, settings, false); });
-      add("dry/", [=](benchmark::State& state) { attempts(state, settings, true); });
-      add("owner/", [=](benchmark::State& state) {
+      add("/hit", [=](benchmark::State& state) { attempts(state, settings, false); });
+      add("/dry", [=](benchmark::State& state) { attempts(state, settings, true); });
+      add("/owner", [=](benchmark::State& state) {
         owner_of_a_pool(state, settings);
       })->UseRealTime();
-      add("robbed/", [=](benchmark::State& state) {
+      add("/robbed", [=](benchmark::State& state) {
         owner_with_thief(state, settings);
       })->UseRealTime();
-      add("pool/", [=](benchmark::State& state) { eight_threads(state, settings); })->UseRealTime();
+      add("/pool", [=](benchmark::State& state) { eight_threads(state, settings); })->UseRealTime();
     }
   }
   for (const steal_amount amount :
@@ -204,13 +205,13 @@ void register_all() {
     options settings;
     settings.steal_takes = amount;
     benchmark::RegisterBenchmark(
-        (std::string("robbed/by_") + name_of(amount)).c_str(),
+        (std::string("by_") + name_of(amount) + "/robbed").c_str(),
         [=](benchmark::State& state) { owner_with_thief(state, settings); })
         ->UseRealTime();
   }
   options alone;
   alone.steal = steal_kind::none;
-  benchmark::RegisterBenchmark("owner/none", [=](benchmark::State& state) {
+  benchmark::RegisterBenchmark("none/owner", [=](benchmark::State& state) {
     owner_of_a_pool(state, alone);
   })->UseRealTime();
 }
@@ -220,7 +221,5 @@ void register_all() {
 
 int main(int argc, char** argv) {
   bwos::bench::register_all();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
+  return bwos::bench::run_benchmarks(argc, argv);
 }

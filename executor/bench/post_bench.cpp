@@ -3,12 +3,15 @@
 // that exist already), by asio::post on bwos::thread_pool, and by asio::post on asio::thread_pool?
 // Expected, against the last: native 6 times as fast in a tree of tasks that post two each, 2.5
 // times in a chain; asio::post on ours 4 times in the tree; both twice from outside; a round trip
-// to a parked pool no slower. ratios.py runs this in rounds, and says which of these is refuted.
+// to a parked pool no slower. `run.py post` runs this in rounds, and says which of these is
+// refuted.
 //
 // Time per item is time per task, from the first post until join() has returned; making the pool is
 // left out. In `tree` the queue grows to half of all tasks, far above what a worker's own queue
 // holds; in `comb` every second task posts a leaf and its own successor, so that it stays short.
-// `round_trip` is from one post until its poster, blocked on a condition variable, runs again.
+// In `fan` a task posts 64, the last of which to end posts the next one; `burst` are 1,000 tasks of
+// a microsecond into a pool that sleeps. `round_trip` is from one post until its poster, blocked on
+// a condition variable, runs again.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -22,16 +25,17 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <type_traits>
+
+#include "named_bench.hpp"
 
 namespace {
 
 using steady = std::chrono::steady_clock;
 constexpr unsigned workers = 2;
 
-std::size_t tasks = std::size_t{1} << 20;       // NOLINT: set once, by --quick
+std::size_t tasks = std::size_t{1} << 20;       // NOLINT: set once, where it is to be quick
 benchmark::IterationCount round_trips = 1'000;  // NOLINT
 
 /// Tasks run, counted without sharing: each thread adds its own when it ends, before join()
@@ -55,25 +59,57 @@ struct successors {
   std::size_t first;
   std::size_t last;
 };
-struct tree_shape {
+/// Of what a case consists.
+struct shape {
+  static std::size_t count() { return tasks; }  ///< Tasks in all.
+  static std::size_t from_outside() {
+    return 1;
+  }  ///< The first so many are posted by the thread outside.
+  static constexpr bool into_sleepers = false;  ///< Once the pool's workers sleep.
+  static void begin() {}
+  static void work() {}
+};
+struct tree_shape : shape {
   static successors of(std::size_t task) { return {2 * task + 1, std::min(2 * task + 3, tasks)}; }
 };
-struct comb_shape {
+struct comb_shape : shape {
   static successors of(std::size_t task) {
     if (task % 2 == 1) return {0, 0};
     return {task + 1, std::min(task + 3, tasks)};
   }
 };
-struct chain_shape {
+struct chain_shape : shape {
   static successors of(std::size_t task) { return {task + 1, std::min(task + 2, tasks)}; }
 };
-/// Everything is posted by the thread outside.
-struct flat_shape {
+struct flat_shape : shape {
+  static std::size_t from_outside() { return tasks; }
   static successors of(std::size_t /*task*/) { return {0, 0}; }
 };
-
-template <class Shape>
-constexpr bool from_outside = std::is_same_v<Shape, flat_shape>;
+/// A task posts 64, the last of which to end posts the next one.
+struct fan_shape : shape {
+  static constexpr std::size_t width = 64;
+  static std::size_t rounds() { return tasks / (width + 1); }
+  static std::size_t count() { return rounds() * (width + 1); }
+  static void begin() { ended = std::make_unique<std::atomic<std::size_t>[]>(rounds()); }
+  static successors of(std::size_t task) {
+    const std::size_t round = task / (width + 1);
+    if (task % (width + 1) == 0) return {task + 1, task + 1 + width};
+    if (ended[round].fetch_add(1) + 1 < width || round + 1 == rounds()) return {0, 0};
+    return {(round + 1) * (width + 1), (round + 1) * (width + 1) + 1};
+  }
+  static inline std::unique_ptr<std::atomic<std::size_t>[]> ended;
+};
+/// 1,000 tasks of a microsecond, posted by the thread outside.
+struct burst_shape : flat_shape {
+  static std::size_t count() { return 1'000; }
+  static std::size_t from_outside() { return 1'000; }
+  static constexpr bool into_sleepers = true;
+  static void work() {
+    const auto until = steady::now() + std::chrono::microseconds(1);
+    while (steady::now() < until) {
+    }
+  }
+};
 
 template <class Shape>
 class native_side {
@@ -83,8 +119,8 @@ class native_side {
   };
 
  public:
-  native_side() : pool_({.workers = workers}), tasks_(std::make_unique<task[]>(tasks)) {
-    for (std::size_t i = 0; i < tasks; ++i) tasks_[i].side = this;
+  native_side() : pool_({.workers = workers}), tasks_(std::make_unique<task[]>(Shape::count())) {
+    for (std::size_t i = 0; i < Shape::count(); ++i) tasks_[i].side = this;
   }
   void post(std::size_t index) noexcept { pool_.post(tasks_[index]); }
   void join() { pool_.join(); }
@@ -94,6 +130,7 @@ class native_side {
     auto& mine = static_cast<task&>(self);
     native_side& side = *mine.side;
     ran_here::count();
+    Shape::work();
     const auto [first, last] = Shape::of(static_cast<std::size_t>(&mine - side.tasks_.get()));
     for (std::size_t i = first; i < last; ++i) side.post(i);
   }
@@ -108,6 +145,7 @@ class asio_side {
   void post(std::size_t index) {
     asio::post(pool_.get_executor(), [this, index] {
       ran_here::count();
+      Shape::work();
       const auto [first, last] = Shape::of(index);
       for (std::size_t i = first; i < last; ++i) post(i);
     });
@@ -120,19 +158,24 @@ class asio_side {
 
 template <class Side, class Shape>
 void post_and_run(benchmark::State& state) {
+  double cpu_s = 0;
   for (auto _ : state) {
+    Shape::begin();
     Side side;
+    if (Shape::into_sleepers) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const double cpu_before = bwos::bench::cpu_seconds();
     const auto start = steady::now();
-    const std::size_t first_ones = from_outside<Shape> ? tasks : 1;
-    for (std::size_t i = 0; i < first_ones; ++i) side.post(i);
+    for (std::size_t i = 0; i < Shape::from_outside(); ++i) side.post(i);
     side.join();
     state.SetIterationTime(std::chrono::duration<double>(steady::now() - start).count());
-    if (total_ran.exchange(0) != tasks) state.SkipWithError("a task was lost or ran twice");
+    cpu_s += bwos::bench::cpu_seconds() - cpu_before;
+    if (total_ran.exchange(0) != Shape::count()) {
+      state.SkipWithError("a task was lost or ran twice");
+    }
   }
-  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(tasks));
-  state.counters["ns/task"] = benchmark::Counter(
-      static_cast<double>(state.iterations()) * static_cast<double>(tasks) * 1e-9,
-      benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  const std::size_t all = static_cast<std::size_t>(state.iterations()) * Shape::count();
+  state.counters["op_ns"] = bwos::bench::ns_per(all);
+  state.counters["op_cpu_ns"] = cpu_s * 1e9 / static_cast<double>(all);
 }
 
 /// Where the thread outside waits, the same way on every side.
@@ -201,17 +244,15 @@ void round_trip(benchmark::State& state) {
     question.reply.take();
     state.SetIterationTime(std::chrono::duration<double>(steady::now() - start).count());
   }
-  state.counters["ns/task"] =
-      benchmark::Counter(static_cast<double>(state.iterations()) * 1e-9,
-                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["op_ns"] = bwos::bench::ns_per(static_cast<std::size_t>(state.iterations()));
 }
 
 template <class Shape>
-void register_case(const std::string& name) {
-  const auto add = [&name](const char* side, void (*function)(benchmark::State&)) {
-    benchmark::RegisterBenchmark((name + "/" + side).c_str(), function)
+void register_case(const std::string& name, benchmark::IterationCount iterations = 3) {
+  const auto add = [&](const char* side, void (*function)(benchmark::State&)) {
+    benchmark::RegisterBenchmark((side + ("/" + name)).c_str(), function)
         ->UseManualTime()
-        ->Iterations(3)
+        ->Iterations(iterations)
         ->Unit(benchmark::kMillisecond);
   };
   using on_asio = asio_side<asio::thread_pool, Shape>;
@@ -223,7 +264,7 @@ void register_case(const std::string& name) {
 
 void register_round_trip() {
   const auto add = [](const char* side, void (*function)(benchmark::State&)) {
-    benchmark::RegisterBenchmark((std::string("round_trip/") + side).c_str(), function)
+    benchmark::RegisterBenchmark((std::string(side) + "/round_trip").c_str(), function)
         ->UseManualTime()
         ->Iterations(round_trips)
         ->Unit(benchmark::kMicrosecond);
@@ -235,23 +276,17 @@ void register_round_trip() {
 
 }  // namespace
 
-/// --quick: few tasks, to see that it works.
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "--quick") {
+  if (bwos::bench::is_quick()) {
     tasks = std::size_t{1} << 14;
     round_trips = 20;
-    argv[1] = argv[0];
-    --argc;
-    ++argv;
   }
   register_case<tree_shape>("tree");
   register_case<comb_shape>("comb");
   register_case<chain_shape>("chain");
   register_case<flat_shape>("outside");
+  register_case<fan_shape>("fan");
+  register_case<burst_shape>("burst", 20);
   register_round_trip();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  return bwos::bench::run_benchmarks(argc, argv);
 }

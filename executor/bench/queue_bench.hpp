@@ -9,18 +9,14 @@
 #include <memory>
 #include <thread>
 
+#include "named_bench.hpp"
+
 // What the benchmarks of queues do again and again.
 
 namespace bwos::bench {
 
 using value = std::uintptr_t;
 inline constexpr std::size_t capacity = 8192;
-
-/// A counter that prints the time of one operation, such as 2.1ns.
-inline benchmark::Counter time_per(std::size_t operations) {
-  return {static_cast<double>(operations),
-          benchmark::Counter::kIsRate | benchmark::Counter::kInvert};
-}
 
 /// Puts until full, then gets until empty; returns the operations that succeeded.
 template <class Owner>
@@ -40,13 +36,13 @@ std::size_t fill_and_drain(Owner& owner) {
 
 inline void report(benchmark::State& state, std::size_t operations) {
   state.SetItemsProcessed(static_cast<std::int64_t>(operations));
-  state.counters["per_op"] = time_per(operations);
+  state.counters["op_ns"] = ns_per(operations);
 }
 
 /// Every entry stolen is one get less: puts are (operations + stolen) / 2.
 inline void report_stolen(benchmark::State& state, std::size_t operations, std::size_t stolen) {
   report(state, operations);
-  state.counters["stolen_%"] =
+  state.counters["stolen_percent"] =
       200.0 * static_cast<double>(stolen) / static_cast<double>(operations + stolen);
 }
 

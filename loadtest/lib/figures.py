@@ -27,9 +27,11 @@ CELLS_MAX = 4  # in one picture of rows: it shall fit on a screen
 # Metric, axis, and whether it is a time in microseconds.
 BARS = [("requests_per_s", "throughput, requests/s", False), ("server_cpu_us", "server CPU per request, µs", False),
         ("bytes_per_connection", "memory per connection, bytes", False),
-        ("rss_growth_kib", "growth of resident memory, KiB", False)]  # fmt: skip
+        ("rss_growth_kib", "growth of resident memory, KiB", False), ("op_ns", "time of an operation, ns", False),
+        ("op_cpu_ns", "CPU of an operation, ns", False), ("peak_rss_kib", "most memory, KiB", False)]  # fmt: skip
 RATIOS = [("requests_per_s", "throughput"), ("server_cpu_us", "CPU per request"), ("p99_us", "p99 latency"),
-          ("slow_p99_us", "p99 latency of {second}"), ("bytes_per_connection", "memory per connection")]  # fmt: skip
+          ("slow_p99_us", "p99 latency of {second}"), ("bytes_per_connection", "memory per connection"),
+          ("op_ns", "time of an operation"), ("op_cpu_ns", "CPU of an operation"), ("peak_rss_kib", "memory")]  # fmt: skip
 CURVES = [("p50_us", "median latency", True), ("p99_us", "p99 latency", True),
           ("slow_p99_us", "p99 latency of {second}", True), ("server_cpus", "server, CPUs busy", False)]  # fmt: skip
 PERCENTILES = [[("p50_us", "o"), ("p90_us", "d"), ("p99_us", "s"), ("p999_us", "^")],
@@ -51,6 +53,8 @@ class Picture:
 
 
 def load_axis(cells: list[SimpleNamespace]) -> tuple[str, list[float]]:
+    if len({cell.value for cell in cells}) == len(cells):
+        return cells[0].axis, [cell.value for cell in cells]
     if len({cell.connections for cell in cells}) == len(cells):
         return "connections", [cell.connections for cell in cells]
     busy = " (% of the CPUs busy)" if any(getattr(cell, "busy", None) for cell in cells) else ""
@@ -67,6 +71,8 @@ def load_texts(cells: list[SimpleNamespace]) -> list[str]:
 
 def title(cell: SimpleNamespace) -> str:
     """What the cells of a sweep have in common."""
+    if cell.tool == "program":
+        return " ".join(word for word in cell.arguments if "{value}" not in word)
     asked = [each.path for each in cell.classes] or ([cell.path] if cell.tool == "wrk" else [])
     more = [
         (cell.body, f"{cell.body:,} B"),
@@ -251,7 +257,7 @@ class _Artist:
     def over_load(self, cells) -> None:
         """CPU per request and the ratios to the baseline over the load, lines named at their ends."""
         baseline = self.run.scenario.baseline
-        panels = [("server_cpu_us", "server CPU per request, µs", None)]
+        panels = [("server_cpu_us", "server CPU per request, µs", None), ("op_ns", "time of an operation, ns", None)]
         if baseline:
             panels += [(metric, label, baseline) for metric, label in _ratio_panels(cells, baseline)]
         panels = [panel for panel in panels if self.measured(cells, panel[0])]

@@ -17,8 +17,8 @@ from lib.scenario import TEXTS
 
 # What an older or newer run may not say of itself.
 CELL = {"tool": "?", "connections": 0, "path": "", "script": "", "threads": 1, "client_cpu": None, "streams": 1,
-        "classes": (), "rate": 0, "body": 0, "pipeline": 1, "variants": ()}  # fmt: skip
-VARIANT = {"program": "", "flags": (), "cpu": None}
+        "classes": (), "rate": 0, "body": 0, "pipeline": 1, "variants": (), "arguments": (), "value": 0, "axis": ""}  # fmt: skip
+VARIANT = {"program": "", "flags": (), "cpu": None, "ours": False}
 TARGET = {"versus": None, "less": False}
 SCENARIO = {"question": "", "hypothesis": "", "baseline": None, "targets": (), "cells": (), "variants": (),
             "tolerance": 0}  # fmt: skip

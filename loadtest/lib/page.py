@@ -18,7 +18,8 @@ COMPARED = [("requests_per_s", "throughput", -1), ("server_cpu_us", "CPU per req
             ("p50_us", "median latency", 1), ("p99_us", "p99 latency", 1), ("p999_us", "p99.9 latency", 1),
             ("slow_p50_us", "median latency of the second class", 1),
             ("slow_p99_us", "p99 latency of the second class", 1),
-            ("bytes_per_connection", "memory per connection", 1)]  # fmt: skip
+            ("bytes_per_connection", "memory per connection", 1), ("op_ns", "time of an operation", 1),
+            ("op_cpu_ns", "CPU of an operation", 1), ("peak_rss_kib", "memory", 1)]  # fmt: skip
 LIMITS = {
     "client full": "The client had no CPU time left (95 % of its threads or more): it was the bottleneck.",
     "client late": "The open-loop client's own lateness (p99) is more than half of the p99 latency, which contains it.",
@@ -80,8 +81,9 @@ def write_ratios(run: Run, path: Path, rows: list[list]) -> None:
 def losses(run: Run) -> list[list[str]]:
     """A table of where a peer was better than the server under test, with an interval that leaves no doubt; in rows of
     their own, cells of too few rounds for one, where it was better in each."""
-    ours = [each.name for each in run.scenario.variants if each.program == "bwos-server"]
-    peers = [each.name for each in run.scenario.variants if each.program not in ("bwos-server", "")]
+    is_ours = {each.name: each.ours or each.program == "bwos-server" for each in run.scenario.variants if each.program}
+    ours = [name for name, of_us in is_ours.items() if of_us]
+    peers = [name for name, of_us in is_ours.items() if not of_us]
     found: dict[str, dict[str, list[str]]] = {}
     for mine, peer, rounds in itertools.product(ours, peers, range(stats.ROUNDS_LEAST, 0, -1)):
         pair = f"{mine} / {peer}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lib.measure import REPOSITORY, Failed
 from lib.scenario import METRICS, Cell, RequestClass, Scenario, Target, burn, running, say_hello
-from lib.servers import Variant
+from lib.servers import BENCH, Variant
 
 FOLDER = REPOSITORY / "loadtest" / "plans"
 PEERS = sorted(path.parent.name for path in (REPOSITORY / "loadtest" / "peers").glob("*/main.*"))
@@ -19,15 +19,18 @@ REQUIRED = object()  # in place of a default
 
 # Keys of a cell that may hold a list, and what stands for a value of it in the cell's name.
 SWEPT: dict[str, Callable] = {
-    "connections": str, "streams": str, "body": str, "pipeline": str, "busy": lambda share: f"{share * 100:.0f}"
+    "connections": str, "streams": str, "body": str, "pipeline": str, "busy": lambda share: f"{share * 100:.0f}",
+    "value": lambda value: f"{value:g}",
 }  # fmt: skip
 # Keys of a cell that only some tools know.
 TOOLS_OF = {
     "path": ("wrk",), "body": ("wrk",), "pipeline": ("wrk",), "threads": ("wrk", "soak"), "timeout": ("wrk",),
     "streams": ("ghz", "h2load", "bwos-load"), "classes": ("bwos-load", "idle"), "busy": ("bwos-load",),
     "of_peak": ("bwos-load",), "rate": ("bwos-load",), "warmup": ("wrk", "ghz", "h2load", "bwos-load"),
+    "arguments": ("program",), "value": ("program",), "axis": ("program",),
+    "connections": ("wrk", "ghz", "h2load", "bwos-load", "idle", "soak"),
 }  # fmt: skip
-TOOLS = ("wrk", "ghz", "h2load", "bwos-load", "idle", "soak")
+TOOLS = ("wrk", "ghz", "h2load", "bwos-load", "idle", "soak", "program")
 
 
 class Kind:
@@ -70,6 +73,8 @@ PATTERN = Kind("a name; " + ", ".join("{%s}" % key for key in SWEPT) + " stand f
 PATH = Kind("a path such as /plaintext", lambda value: isinstance(value, str) and value.startswith("/"))
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 TABLES = Kind("a list of tables", lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value))
+PROGRAM = Kind(f"one of bwos-server, {', '.join(PEERS)}, or a program in {BENCH}",
+               lambda value: value in ("bwos-server", *PEERS) or isinstance(value, str) and value.startswith(BENCH))  # fmt: skip
 SECONDS = number(0, 60)
 SHARE = Kind("a share above 0 and below 1", lambda value: _number(value) and 0 < value < 1)
 RATE = number(0.001, 1e7)
@@ -83,9 +88,9 @@ PLAN = {
     "targets": (TABLES, []), "tolerance": (number(0, 1), 0),
 }  # fmt: skip
 VARIANT = {
-    "name": (NAMED, REQUIRED), "program": (one_of("bwos-server", *PEERS), "bwos-server"), "flags": (WORDS, ()),
+    "name": (NAMED, REQUIRED), "program": (PROGRAM, "bwos-server"), "flags": (WORDS, ()),
     "cpu": (one_of("server", "client"), None), "holds": (TEXT, ""), "grpc": (FLAG, False), "needs_flag": (TEXT, ""),
-    "installed": (FLAG, False),
+    "installed": (FLAG, False), "ours": (FLAG, False), "least": (FLAG, False), "needs": (TEXT, ""),
 }  # fmt: skip
 CELL = {
     "name": (PATTERN, REQUIRED), "tool": (one_of(*TOOLS), "wrk"), "connections": (one_or_more(COUNT), None),
@@ -94,7 +99,8 @@ CELL = {
     "cpu": (one_of("server", "client"), None), "streams": (one_or_more(COUNT), [1]), "classes": (TABLES, []),
     "rate": (RATE, 0), "busy": (one_or_more(SHARE), [0]), "of_peak": (SHARE, 0), "warmup": (SECONDS, None),
     "rounds": (whole(1, 1000), 0), "seconds": (whole(1, 3600), 0), "timeout": (whole(1, 3600), 0),
-    "variants": (one_or_more(TEXT), []),
+    "variants": (one_or_more(TEXT), []), "arguments": (WORDS, ()), "value": (one_or_more(number(-1e12, 1e12)), [0]),
+    "axis": (TEXT, ""),
 }  # fmt: skip
 CLASS = {
     "name": (NAMED, None), "connections": (COUNT, None), "path": (PATH, None),
@@ -144,7 +150,8 @@ class Table:
 
 def _variant(table: Table, cpus: dict[str, int]) -> Variant:
     return Variant(table["name"], table["program"], table["flags"], cpus.get(table["cpu"]), table["holds"],
-                   table["grpc"], table["needs_flag"], table["installed"])  # fmt: skip
+                   table["grpc"], table["needs_flag"], table["installed"], table["ours"], table["least"],
+                   table["needs"])  # fmt: skip
 
 
 def _class(table: Table, connections: int) -> RequestClass:
@@ -197,7 +204,10 @@ def _cells(table: Table, cpus: dict[str, int], variants: list[str]) -> list[Cell
     own = sum(each["connections"] or 0 for each in classes)
     if "connections" in table and own:
         raise table.wrong("connections stand in the classes already")
-    if "connections" not in table and not own:
+    if table["tool"] == "program":
+        if ("value" in table) != ("axis" in table):
+            raise table.wrong("value and axis go together: axis says in words what value is")
+    elif "connections" not in table and not own:
         raise table.wrong(f"connections is missing; it is {CELL['connections'][0].words}")
     warmup = table["warmup"]
     if warmup is None:
@@ -218,7 +228,8 @@ def _cells(table: Table, cpus: dict[str, int], variants: list[str]) -> list[Cell
             name, table["tool"], path=table["path"], threads=table["threads"], client_cpu=cpus.get(table["cpu"]),
             classes=tuple(_class(each, chosen["connections"]) for each in classes), rate=table["rate"],
             of_peak=table["of_peak"], warmup=warmup, rounds=table["rounds"], seconds=table["seconds"],
-            timeout=table["timeout"], variants=tuple(table["variants"]), **chosen,
+            timeout=table["timeout"], variants=tuple(table["variants"]), arguments=table["arguments"], axis=table["axis"],
+            **chosen,
         )  # fmt: skip
         if cell.classes and sum(each.connections for each in cell.classes) != cell.connections:
             raise table.wrong("classes: where there are several, each has its own connections, or is over another")
@@ -279,6 +290,8 @@ def parse(file: str, text: str, cpus: tuple[int, int]) -> Scenario:
             why = f"calibrate_with is missing: the cell {cell.name!r} has busy; it is one of {', '.join(names)}"
             raise plan.wrong(why)
         for variant in running(variants, cell):
+            if (cell.tool == "program") != variant.program.startswith(BENCH):
+                raise plan.wrong(f"the cell {cell.name!r} of {cell.tool} does not go with the program {variant.program}")
             if cell.calls and not variant.needs_grpc:
                 raise plan.wrong(f"the cell {cell.name!r} calls, the variant {variant.name!r} has no grpc = true")
     rounds_max = plan["rounds_max"] or max(30, plan["rounds"])

@@ -12,7 +12,7 @@ from statistics import median
 from lib import stats
 from lib.hosts import Hosts
 from lib.measure import REPOSITORY
-from lib.scenario import Scenario, running
+from lib.scenario import Scenario, running, told
 
 # Metric, heading, format.
 METRICS = [
@@ -32,10 +32,15 @@ METRICS = [
     ("server_rss_kib", "RSS KiB", "{:,.0f}"),
     ("bytes_per_connection", "bytes/conn", "{:,.0f}"),
     ("rss_growth_kib", "grown KiB", "{:,.0f}"),
+    ("op_ns", "ns an op", "{:,.2f}"),
+    ("op_cpu_ns", "CPU ns an op", "{:,.2f}"),
+    ("stolen_percent", "stolen %", "{:.1f}"),
+    ("peak_rss_kib", "peak KiB", "{:,.0f}"),
+    ("others_cpus", "others' CPUs", "{:.2f}"),
 ]
-WITH_SPREAD = {"requests_per_s", "server_cpu_us", "p99_us", "bytes_per_connection"}
+WITH_SPREAD = {"op_ns", "requests_per_s", "server_cpu_us", "p99_us", "bytes_per_connection"}
 BUSY_LEAST = 0.95  # of a server's one CPU: below it the client may be the limit, and the row is marked
-RATIOS = [("server_cpu_us", "CPU"), ("p99_us", "p99")]
+RATIOS = [("server_cpu_us", "CPU"), ("op_ns", "time"), ("op_cpu_ns", "CPU"), ("p99_us", "p99")]
 INTERVALS = f"[95 % bootstrap interval], of fewer than {stats.ROUNDS_LEAST} rounds (their range)"
 
 
@@ -131,6 +136,8 @@ def target_table(scenario: Scenario, records: list[dict]) -> str:
 
 def load_of(cell) -> str:
     """In words."""
+    if cell.tool == "program":
+        return " ".join(told(cell))
     load = f"{cell.tool}, {cell.connections} connections"
     if cell.streams > 1:
         load += f" of {cell.streams} streams"

@@ -15,7 +15,7 @@ from pathlib import Path
 from lib import agent, calibrate, hosts, idle, soak, stats, tools
 from lib.hosts import Hosts, LinkLost
 from lib.measure import Failed
-from lib.scenario import METRICS, TEXTS, WIDTH_MAX, Cell, Scenario, running
+from lib.scenario import METRICS, TEXTS, WIDTH_MAX, Cell, Scenario, running, told
 from lib.servers import Server, Variant
 
 COLUMNS = [
@@ -29,6 +29,9 @@ QUEUEING_US = 1000  # guessed: latency where requests queue without end; unloade
 # but where other processes kept the CPUs from it.
 OVERTIME_MAX_S = 1
 
+BUSY = ("user", "nice", "system", "irq", "softirq")
+OTHERS_LEAST_S = 0.3  # the kernel counts CPU time in hundredths of a second: what a shorter program shows is chance
+PROGRAM_S = 30  # and as much more for each second that a plan expects a program to take: then it has failed
 SAID_S = 300  # for a tool's output to come over the link; ghz writes megabytes
 CORES = ["round", "cell", "variant", "host", "cpu", *agent.KINDS]  # columns of cores.csv
 
@@ -115,6 +118,7 @@ class Measurement:
             self._csv.writeheader()
             self._csv_file.flush()
         self._cores_file, self._cores = self._go_on_with_cores(folder / "cores.csv")
+        self._answers: dict[str, float | None] = {}  # of programs, by cell
         self._ran: Run | None = None  # the last one
         self._spent_s = 0.0
         self._spent_on_s = 0.0  # of what the tools were told to take
@@ -247,7 +251,7 @@ class Measurement:
         cpus = self.settings.hosts.server.facts["cpus"]
         share = used_s / ran.server_s / len(cpus)
         ours = {cpu: kinds for cpu, kinds in ran.server_cores.items() if int(cpu) in cpus}
-        others = _cpus(ours, "user", "nice", "system", "irq", "softirq") / len(cpus) - share
+        others = _cpus(ours, *BUSY) / len(cpus) - share
         progress(f"  calibrating: {rate:,.0f}/s keeps the CPUs {share:.1%} busy, others {max(0.0, others):.1%}")
         if others > OTHERS_MAX:
             raise Failed(f"other processes keep the CPUs {others:.0%} busy: no rate found now would mean anything")
@@ -262,13 +266,16 @@ class Measurement:
             if self.scenario.rounds_of(cell, number) == number:
                 runs += [(place, cell, variant) for place, variant in enumerate(order, start=1)]
         runs = [run for run in runs if (number, run[1].name, run[2].name) not in self._seen]
-        needed = {variant.name for _, _, variant in runs}
+        needed = {variant.name for _, cell, variant in runs if cell.tool != "program"}
         servers: dict[str, Server | Failed] = {}
         try:
             for variant in self.scenario.variants:
                 if variant.name in needed:
                     servers[variant.name] = self._start(number, variant)
             for place, cell, variant in runs:
+                if cell.tool == "program":
+                    self._one(number, place, cell, variant.name, variant)
+                    continue
                 server = servers[variant.name]
                 again = isinstance(server, LinkLost)
                 if not isinstance(server, Failed) and not server.alive:  # what it did not survive is marked as failed
@@ -288,7 +295,7 @@ class Measurement:
         except Failed as why:
             return why
 
-    def _one(self, number: int, place: int, cell: Cell, name: str, server: Server | Failed) -> None:
+    def _one(self, number: int, place: int, cell: Cell, name: str, server: Server | Variant | Failed) -> None:
         record = {
             "scenario": self.scenario.name, "round": number, "order": place, "cell": cell.name, "variant": name,
             "tool": cell.tool, "seconds": self.scenario.seconds_of(cell), "rate_asked": cell.rate or None,
@@ -308,7 +315,9 @@ class Measurement:
             self._keep_cores(number, cell, name, self._ran)
         self._report(record, time.monotonic() - began)
 
-    def _measure(self, number: int, cell: Cell, name: str, server: Server) -> dict:
+    def _measure(self, number: int, cell: Cell, name: str, server: Server | Variant) -> dict:
+        if isinstance(server, Variant):
+            return self._measure_program(number, cell, server)
         if cell.tool == "idle":
             return idle.measure_idle(server, cell.connections, cell.calls)
         seconds = self.scenario.seconds_of(cell)
@@ -350,6 +359,30 @@ class Measurement:
             "client_steal_cpus": None if self.settings.hosts.one_machine else _cpus(ran.client_cores, "steal"),
         }
 
+    def _measure_program(self, number: int, cell: Cell, variant: Variant) -> dict:
+        """It ends by itself, and says what it has measured."""
+        host = self.settings.hosts.server
+        pinned = [] if variant.cpu is None else ["taskset", "-c", str(variant.cpu)]
+        command = pinned + [variant.path(self.settings.build_dir), *variant.flags, *told(cell)]
+        timeout_s = PROGRAM_S + PROGRAM_S * self.scenario.seconds_of(cell)
+        link = host.link()
+        done = link.call("run", timeout_s + hosts.ANSWER_S, command=host.carried(command), timeout_s=timeout_s)
+        said = link.call("said", SAID_S)
+        raw = self._new_raw(f"{number:02}-{cell.name}-{variant.name}")
+        raw.write_text(said["output"])
+        if said["errors"]:
+            raw.with_suffix(".stderr").write_text(said["errors"])
+        if done["exit_code"]:
+            raise Failed(f"it ended with {done['exit_code']}: {said['errors'].strip()[-300:]}")
+        found = tools.parse_program(said["output"], variant.least)
+        answer = found.pop("answer", None)
+        if self._answers.setdefault(cell.name, answer) != answer:
+            raise Failed(f"it came to {answer}, another one to {self._answers[cell.name]}")
+        if done["wall_s"] >= OTHERS_LEAST_S:
+            busy = _cpus(_shares(done["cores_before"], done["cores_after"], done["wall_s"]), *BUSY)
+            found["others_cpus"] = max(0.0, busy - done["cpu_s"] / done["wall_s"])
+        return found | {"errors": 0}
+
     def _keep_cores(self, number: int, cell: Cell, name: str, ran: Run) -> None:
         sides = [("server", ran.server_cores)]
         if not self.settings.hosts.one_machine:
@@ -387,6 +420,9 @@ class Measurement:
             text += "FAILED: " + record["failed"]
         elif record.get("bytes_per_connection") is not None:
             text += f"{record['bytes_per_connection']:.0f} bytes a connection"
+        elif record["tool"] == "program":
+            text += ", ".join(f"{record[m]:,.4g} {m}" for m in ("op_ns", "op_cpu_ns", "p50_us", "p99_us") if m in record)
+            text += f", others took {record['others_cpus']:.2f} CPUs" if "others_cpus" in record else ""
         elif record.get("rss_growth_kib") is not None:
             text += f"{record['server_rss_kib']:,.0f} KiB, grown by {record['rss_growth_kib']:,.0f} KiB"
             text += f", {record['errors']} ERRORS" if record["errors"] else ""

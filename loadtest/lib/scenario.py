@@ -10,12 +10,13 @@ METRICS = (
     "requests", "requests_per_s", "server_cpu_us", "server_user_us", "server_system_us", "server_busy", "client_cpu_us",
     "p50_us", "p90_us", "p99_us", "p999_us", "max_us", "slow_p50_us", "slow_p99_us", "late_p50_us", "late_p99_us",
     "late_max_us", "voluntary_per_request", "involuntary_per_request", "server_rss_kib", "bytes_per_connection",
-    "rss_growth_kib", "softirq_cpus", "steal_cpus", "client_steal_cpus",
+    "rss_growth_kib", "softirq_cpus", "steal_cpus", "client_steal_cpus", "op_ns", "op_cpu_ns", "peak_rss_kib",
+    "stolen_percent", "others_cpus",
 )  # fmt: skip
 # The columns that hold no figures.
 TEXTS = ("scenario", "cell", "variant", "tool", "failed")
 # How much of the median the interval of a target may reach either way before rounds are added.
-WIDTH_MAX = {"server_cpu_us": 0.05, "p99_us": 0.20}
+WIDTH_MAX = {"server_cpu_us": 0.05, "op_ns": 0.05, "p99_us": 0.20}
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,10 @@ def burn(us: int, name: str = "burn", connections: int = 0, **more) -> RequestCl
 
 @dataclass(frozen=True)
 class Cell:
-    """One load."""
+    """One load; or, with the tool `program`, what programs that serve nobody are told to measure."""
 
     name: str
-    tool: str = "wrk"  # wrk, h2load, ghz, bwos-load, idle or soak
+    tool: str = "wrk"  # wrk, h2load, ghz, bwos-load, idle, soak or program
     connections: int = 64
     path: str = "/plaintext"  # of wrk
     body: int = 0  # of wrk: POST with so many bytes
@@ -74,11 +75,19 @@ class Cell:
     seconds: int = 0  # of each run; 0: the scenario's
     timeout: int = 0  # of wrk: seconds after which an answer is an error; 0: its 2
     variants: tuple[str, ...] = ()  # the names of those that it runs; empty: all of the scenario's
+    arguments: tuple[str, ...] = ()  # of a program, behind its variant's flags; {value} stands for the next
+    value: float = 0  # of a program: what is swept
+    axis: str = ""  # what that is, in words
 
     @property
     def calls(self) -> bool:
         """True when it talks gRPC."""
         return self.tool in ("ghz", "h2load") or any(each.protocol == "grpc" for each in self.classes)
+
+
+def told(cell) -> list[str]:
+    """The arguments that a program gets for the cell."""
+    return [word.replace("{value}", f"{cell.value:g}") for word in cell.arguments]
 
 
 def running(variants, cell) -> list:

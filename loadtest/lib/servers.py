@@ -18,6 +18,8 @@ OURS = {
     "bwos-server": "server/bwos-server",
     "bwos-load": "loadtest/bwos-load",
 }
+# Where those are that serve nobody, and measure themselves; a program is a target of its own.
+BENCH = "executor/bench/"
 # Of peers that only some machines can build, what they need.
 CARGO = "cargo 1.85 or newer (https://rustup.rs) when CMake configures, and crates.io"
 GO = "Go 1.22 or newer (https://go.dev/dl) when CMake configures, and Go's module proxy"
@@ -28,7 +30,7 @@ NGINX = ("nginx", "/usr/lib/nginx/modules/ngx_http_echo_module.so")
 
 def program(build_dir: Path, name: str) -> str:
     """Below the repository where it lies there, so that kept results name no machine's folders."""
-    path = build_dir / OURS.get(name, f"loadtest/peers/{name}")
+    path = build_dir / (name if name.startswith(BENCH) else OURS.get(name, f"loadtest/peers/{name}"))
     return f"./{path.relative_to(REPOSITORY)}" if path.is_relative_to(REPOSITORY) else str(path)
 
 
@@ -36,7 +38,8 @@ def missing_program(host: Host, build_dir: Path, name: str) -> str | None:
     path = program(build_dir, name)
     if os.access(REPOSITORY / path, os.X_OK):
         return missing_nginx(host) if name == "nginx" else None
-    why = f"{path} is not there: build the target {name if name in OURS else 'peer_' + name}"
+    target = name.removeprefix(BENCH) if name in OURS or name.startswith(BENCH) else f"peer_{name}"
+    why = f"{path} is not there: build the target {target}"
     if name in NEEDS:
         why += f", which needs {NEEDS[name]}"
     return why
@@ -58,6 +61,7 @@ def missing_variant(host: Host, build_dir: Path, variant: "Variant") -> str | No
         why = None if host.find(path) else f"{path} is not installed on {host.name}"
     else:
         why = missing_program(host, build_dir, variant.program)
+        why = f"{why}, which needs {variant.needs}" if why and variant.needs else why
     if why or not variant.needs_flag:
         return why
     host.call("run", command=host.carried([path, "--help"]), timeout_s=20)
@@ -78,6 +82,10 @@ class Variant:
     needs_grpc: bool = False
     needs_flag: str = ""  # it is left out where the program's --help does not name this one
     installed: bool = False  # it comes from PATH of its host, not from the build
+    # Of programs that measure themselves:
+    ours: bool = False  # else a peer
+    least: bool = False  # of the repetitions of a run the least counts, not the median: its idle threads spin
+    needs: str = ""  # what to give CMake where the program is not built
 
     def path(self, build_dir: Path) -> str:
         return self.program if self.installed else program(build_dir, self.program)

@@ -11,7 +11,8 @@ def _apart(cells: list[SimpleNamespace]) -> list[list[SimpleNamespace]]:
     groups: list[list[SimpleNamespace]] = []
     for cell in cells:
         others = lambda group: any(  # noqa: E731
-            (each.connections, each.rate) == (cell.connections, cell.rate) and each.variants != cell.variants
+            (each.connections, each.rate, each.value) == (cell.connections, cell.rate, cell.value)
+            and each.variants != cell.variants
             for each in group
         )
         fitting = next((group for group in groups if not others(group)), None)
@@ -22,7 +23,7 @@ def _apart(cells: list[SimpleNamespace]) -> list[list[SimpleNamespace]]:
 def sweeps(cells: list[SimpleNamespace]) -> tuple[list[list[SimpleNamespace]], list[SimpleNamespace]]:
     """Groups of three cells or more that differ in one load alone, in its rising order; and the other cells. How long
     and how often each was measured is no matter, and which servers it was only where the load is the same."""
-    changing = {"name", "connections", "rate", "busy", "of_peak", "threads", "client_cpu"}
+    changing = {"name", "connections", "rate", "value", "busy", "of_peak", "threads", "client_cpu"}
     changing |= {"rounds", "seconds", "warmup", "timeout", "variants"}
     groups: dict[str, list[SimpleNamespace]] = {}
     for cell in cells:
@@ -32,7 +33,7 @@ def sweeps(cells: list[SimpleNamespace]) -> tuple[list[list[SimpleNamespace]], l
     rising, others = [], []
     for group in itertools.chain.from_iterable(map(_apart, groups.values())):
         key = next(
-            (key for key in ("connections", "rate") if len({getattr(c, key) for c in group}) == len(group)), None
+            (key for key in ("connections", "rate", "value") if len({getattr(c, key) for c in group}) == len(group)), None
         )
         if key and len(group) > 2:
             rising.append(sorted(group, key=lambda cell: getattr(cell, key)))

@@ -4,8 +4,10 @@
 import json
 import re
 from pathlib import Path
+from statistics import median
 
 from lib.measure import Failed
+from lib.scenario import METRICS
 from lib.servers import program
 
 # Below the repository, where tools are started; a host with files of its own gets copies (hosts.Host.carried).
@@ -193,6 +195,31 @@ def parse_load(output: str) -> dict:
         return record
     except (KeyError, TypeError, ValueError) as error:
         raise Failed(f"bwos-load gave no result ({error}): {output.strip()[-300:]!r}") from error
+
+
+def parse_program(output: str, least: bool) -> dict:
+    """A program that measures itself: a line of JSON for each repetition, or what Google Benchmark prints as JSON.
+    What is named as a metric counts, and `answer`, which must be the same whoever computes it."""
+    try:
+        try:
+            lines = [
+                each for each in json.loads(output)["benchmarks"] if each.get("run_type", "iteration") == "iteration"
+            ]
+        except ValueError:
+            lines = [json.loads(line) for line in output.splitlines()]
+        wrong = next((each["error_message"] for each in lines if each.get("error_occurred")), None)
+        if wrong:
+            raise Failed(wrong)
+        found = {}
+        for metric in (*METRICS, "answer"):
+            values = [each[metric] for each in lines if metric in each]
+            if values:
+                found[metric] = min(values) if least else median(values)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise Failed(f"it printed no result ({error}): {output.strip()[-300:]!r}") from error
+    if not found:
+        raise Failed(f"it printed no result: {output.strip()[-300:]!r}")
+    return found
 
 
 PARSERS = {"wrk": parse_wrk, "ghz": parse_ghz, "h2load": parse_h2load, "bwos-load": parse_load}

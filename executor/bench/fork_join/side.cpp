@@ -50,11 +50,10 @@ void measure(const bwos::bench::measured_case& each, std::uint64_t n, int repeti
     const std::uint64_t answer = each.run(n);
     const double wall_s = seconds(CLOCK_MONOTONIC) - wall;
     const double cpu_s = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    std::printf(
-        "{\"wall_s\": %.9f, \"cpu_s\": %.9f, \"tasks\": %llu, \"answer\": %llu, "
-        "\"rss_kib\": %ld}\n",
-        wall_s, cpu_s, static_cast<unsigned long long>(tasks_of(each.name, n, answer)),
-        static_cast<unsigned long long>(answer), memory_peak());
+    const auto tasks = static_cast<double>(tasks_of(each.name, n, answer));
+    std::printf("{\"op_ns\": %.4f, \"op_cpu_ns\": %.4f, \"answer\": %llu, \"peak_rss_kib\": %ld}\n",
+                wall_s * 1e9 / tasks, cpu_s * 1e9 / tasks, static_cast<unsigned long long>(answer),
+                memory_peak());
   }
 }
 
@@ -84,13 +83,14 @@ int main(int count, char** arguments) {
         stderr,
         "usage: %s <flavour> <case> <n> <workers> [repetitions]\n"
         "prints a line of JSON for each repetition, or for each set of n samples that a case\n"
-        "takes; fork_join.py and fork_latency.py know flavours and cases\n",
+        "takes; questions/fork-join.toml and fork_latency.py know flavours and cases\n",
         arguments[0]);
     return 2;
   }
   const std::uint64_t n = std::strtoull(arguments[3], nullptr, 10);
   const auto workers = static_cast<unsigned>(std::strtoul(arguments[4], nullptr, 10));
-  const int repetitions = count == 6 ? std::atoi(arguments[5]) : 1;
+  const bool quick = std::getenv("BWOS_BENCH_QUICK") != nullptr;  // run.py --quick
+  const int repetitions = count == 6 && !quick ? std::atoi(arguments[5]) : 1;
   for (const bwos::bench::flavour& flavour : bwos::bench::start_side(workers)) {
     if (flavour.name != arguments[1]) continue;
     for (const bwos::bench::measured_case& each : flavour.cases) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One side of the fork-join benchmarks: a program that runs a case on one library and prints lines
-// of JSON. fork_join.py and fork_latency.py run the sides in turn.
+// of JSON. run.py and fork_latency.py run the sides in turn.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace bwos::bench {
 
 /// What the program measures, and prints a line for each repetition of.
 struct measured_case {
-  std::string name;                                   ///< As fork_join.py knows it.
+  std::string name;                                   ///< As the question knows it.
   std::function<std::uint64_t(std::uint64_t n)> run;  ///< The answer.
 };
 
