@@ -10,6 +10,7 @@ machine, commit, commands, raw output."""
 import argparse
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,9 @@ def parse_arguments(known: dict[str, Scenario]) -> argparse.Namespace:
 
 def build(build_dir: Path, scenarios: list[Scenario], only: list[str] | None) -> None:
     """What does not build is left out later, as it is not there; here it is told why."""
+    if not shutil.which("cmake"):
+        print("there is no cmake: what is built is measured", file=sys.stderr)
+        return
     sides = [each for one in scenarios for each in one.variants if not only or each.name in only]
     for name in dict.fromkeys(each.program for each in sides):
         target = name.removeprefix(BENCH)
