@@ -8,16 +8,14 @@
 //   hit      one attempt that finds something: seven victims with 1 to 64 blocks open. What is
 //            claimed stays there, so that lengths do: the claim itself is the same for all.
 //   dry      one attempt that finds nothing in any of seven.
-//   owner    a pool of one worker, ns a task of a chain of posts (put, share, get): what the
-//   owner's
-//            side pays for the policy that its pool was given.
+//   owner    a pool of one worker, ns a task of a chain of posts (put, share, get): what the side
+//            of the owner pays for the policy that its pool was given.
 //   robbed   the owner's ns an operation, while a thief on another core steals by that policy from
 //            this queue and six that are empty.
 //   pool     eight threads as in OSDI '23, section 6.2.3: each fills its queue, empties it, and
-//   then
-//            steals a tenth of its capacity from the others. ns of all time for each operation.
-//            Meant for machines that have eight cores; on fewer a thief finds queues of threads
-//            that do not run.
+//            then steals a tenth of its capacity from the others. ns of all time for each
+//            operation. Meant for machines that have eight cores; on fewer a thief finds queues of
+//            threads that do not run.
 #include <benchmark/benchmark.h>
 
 #include <array>

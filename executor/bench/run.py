@@ -52,33 +52,47 @@ def parse_arguments(known: dict[str, Scenario]) -> argparse.Namespace:
     add("--build-dir", type=Path, default=ROOT / "build" / "release",
         help="configured with -DBWOS_BENCH=ON; default build/release")  # fmt: skip
     add("--rounds", metavar="N", help="in place of what the question says")
-    add("--only", action="append", metavar="SIDE", help="these sides only; repeatable")
+    add("--only", action="append", metavar="SIDE", help="these sides only, of the questions that have them; repeatable")
     add("--out", type=Path, metavar="DIR", help="where one question's run is kept, new or empty")
     add("--resume", type=Path, metavar="FOLDER", help="go on with a run that was stopped, as it was begun")
     add("--busy", action="store_true", help="measure though others keep this machine busy")
-    add("--quick", action="store_true", help="a round of little work, to see that all of it works; kept only with --out")
-    arguments = parser.parse_args()
-    for name in arguments.question:
+    add("--quick", action="store_true", help="a round of little work, to see that all of it works; nothing is kept")
+    given = parser.parse_args()
+    for name in given.question:
         if name not in known:
             parser.error(f"{name!r} is no question; there are {', '.join(known)}")
-    if arguments.out and len(arguments.question) != 1:
+    if given.out and len(given.question) != 1:
         parser.error("--out is of one question's run: name one question")
-    if arguments.resume and (arguments.question or arguments.out or arguments.rounds or arguments.only):
-        parser.error("--resume goes on as the run was begun: no other flag has a place beside it")
-    return arguments
+    if given.resume and (given.question or given.out or given.rounds or given.only or given.quick):
+        parser.error("--resume goes on as the run was begun: no other flag has a place beside it but --busy")
+    if given.quick and given.out:
+        parser.error("--quick keeps nothing: --out has no place beside it")
+    if given.quick and given.rounds:
+        parser.error("--quick is one round: --rounds has no place beside it")
+    if given.rounds and not (given.rounds.isascii() and given.rounds.isdigit() and int(given.rounds)):
+        parser.error(f"--rounds {given.rounds}: it must be a whole number of 1 or more")
+    sides = {name: {each.name for each in known[name].variants} for name in given.question or known}
+    for side in given.only or ():
+        if not any(side in of for of in sides.values()):
+            there = ", ".join(sorted(set().union(*sides.values())))
+            parser.error(f"--only {side}: no question has such a side; there are {there}")
+    given.question = [name for name, of in sides.items() if not given.only or of.intersection(given.only)]
+    return given
 
 
 def build(build_dir: Path, scenarios: list[Scenario], only: list[str] | None) -> None:
-    """What does not build is left out later, as it is not there; here it is told why."""
-    if not shutil.which("cmake"):
-        print("there is no cmake: what is built is measured", file=sys.stderr)
+    """What does not build is told, and removed where it was built before: the run then leaves it out."""
+    if not shutil.which("cmake") or not (build_dir / "CMakeCache.txt").exists():
+        print("no CMake, or nothing that it has configured: what lies there is measured", file=sys.stderr)
         return
     sides = [each for one in scenarios for each in one.variants if not only or each.name in only]
     for name in dict.fromkeys(each.program for each in sides):
         target = name.removeprefix(BENCH)
         done = subprocess.run(["cmake", "--build", build_dir, "--target", target], capture_output=True, text=True, check=False)
         said = (done.stdout + done.stderr).strip()
-        if done.returncode and "unknown target" not in said:
+        if done.returncode:
+            (build_dir / name).unlink(missing_ok=True)
+        if done.returncode and not re.search("unknown target|No rule to make target", said):
             why = next((line for line in said.splitlines() if re.search(r"\berror\b", line)), said[-300:])
             print(f"{target} does not build: {why}", file=sys.stderr)
 
@@ -110,37 +124,51 @@ def measure(build_dir: Path, words: list[str], quick: bool) -> int:
                 pass
 
 
-def main() -> int:
-    try:
-        known = read_all()
-    except Failed as why:
+def answer(given: argparse.Namespace, known: dict[str, Scenario]) -> int:
+    chosen = {name: known[name] for name in given.question}
+    words = ["--rounds", "1" if given.quick else given.rounds] if given.quick or given.rounds else []
+    if not given.quick:
+        rounds = int(given.rounds) if given.rounds else None
+        print(f"about {sum(minutes(each, rounds, given.only) for each in chosen.values()):.0f} min, and building", flush=True)
+    if why := refusal(given):  # before anything is built, which is a load as well
         print(f"error: {why}", file=sys.stderr)
-        return 2
-    arguments = parse_arguments(known)
-    if (why := loaded()) and not arguments.busy and not arguments.quick:
-        print(f"error: {why}: wait, or measure all the same with --busy", file=sys.stderr)
         return 1
-    if arguments.resume:
-        return measure(arguments.build_dir, ["--resume", str(arguments.resume)], arguments.quick)
-    chosen = {name: known[name] for name in arguments.question or known}
-    rounds = "1" if arguments.quick else arguments.rounds
-    given = ["--rounds", rounds] if rounds else []
-    given += [word for name in arguments.only or () for word in ("--only", name)]
-    if not arguments.quick:
-        whole = int(rounds) if rounds and rounds.isdigit() else None
-        print(f"about {sum(minutes(each, whole, arguments.only) for each in chosen.values()):.0f} min, and building", flush=True)
-    build(arguments.build_dir, list(chosen.values()), arguments.only)
+    build(given.build_dir, list(chosen.values()), given.only)
     failed = False
     with tempfile.TemporaryDirectory() as passing:
-        results = Path(passing) if arguments.quick else RESULTS
-        for name in chosen:
-            out = arguments.out or results / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{name}"
-            words = [*given, "--out", str(out), str(QUESTIONS / f"{name}.toml")]
-            status = measure(arguments.build_dir, words, arguments.quick)
+        results = Path(passing) if given.quick else RESULTS
+        for name, scenario in chosen.items():
+            out = given.out or results / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{name}"
+            sides = [each.name for each in scenario.variants if each.name in (given.only or ())]
+            only = [word for side in sides for word in ("--only", side)]
+            plan = str(QUESTIONS / f"{name}.toml")
+            status = measure(given.build_dir, [*words, *only, "--out", str(out), plan], given.quick)
             if status in (2, INTERRUPTED):
                 return status
             failed |= status != 0
     return 1 if failed else 0
+
+
+def refusal(given: argparse.Namespace) -> str | None:
+    why = None if given.busy or given.quick else loaded()
+    return f"{why}: wait, or measure all the same with --busy" if why else None
+
+
+def main() -> int:
+    try:
+        known = read_all()
+        given = parse_arguments(known)
+        if not given.resume:
+            return answer(given, known)
+        if why := refusal(given):
+            print(f"error: {why}", file=sys.stderr)
+            return 1
+        return measure(given.build_dir, ["--resume", str(given.resume)], False)
+    except Failed as why:
+        print(f"error: {why}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -258,7 +258,8 @@ class _Artist:
         """CPU per request and the ratios to the baseline over the load, lines named at their ends."""
         baseline = self.run.scenario.baseline
         panels = [("server_cpu_us", "server CPU per request, µs", None), ("op_ns", "time of an operation, ns", None)]
-        if baseline:
+        if baseline and any(self.run.values(cell.name, baseline, "op_ns" if cell.tool == "program" else "requests_per_s")
+                            for cell in cells):  # fmt: skip
             panels += [(metric, label, baseline) for metric, label in _ratio_panels(cells, baseline)]
         panels = [panel for panel in panels if self.measured(cells, panel[0])]
         if not panels:
@@ -297,13 +298,14 @@ class _Artist:
             ax.set_xscale("log" if is_log else "linear")
             ax.set_xticks(loads, ticks)
             ax.xaxis.set_minor_locator(self.ticker.NullLocator())
-            self.scale(ax.yaxis, count_text, log=bool(versus))
+            wide = not versus and ends and ax.dataLim.y0 > 0 and ax.dataLim.y1 > 30 * ax.dataLim.y0
+            self.scale(ax.yaxis, count_text, log=bool(versus or wide))
             self._name_ends(figure, ax, ends)
-        caption = f"{title(cells[0])}: over rising load. "
-        if baseline:
+        caption = f"{title(cells[0])}: over rising {name}. "
+        if any(versus for _, _, versus in panels):
             caption += f"Ratios are to {baseline} of the same round: medians with their 95 % bootstrap interval"
             caption += f"{NO_INTERVAL}. "
-        self.save(figure, f"by-load {title(cells[0])}", caption + "CPU: medians and quartiles over the rounds.")
+        self.save(figure, f"by-load {title(cells[0])}", caption + "Others: medians and quartiles over the rounds.")
 
     def _estimate(self, cell, variant, metric: str, versus: str | None):
         """A point and how far its bar reaches, which is nowhere where there is no interval."""

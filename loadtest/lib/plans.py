@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lib.measure import REPOSITORY, Failed
-from lib.scenario import METRICS, Cell, RequestClass, Scenario, Target, burn, running, say_hello
+from lib.scenario import METRICS, Cell, RequestClass, Scenario, Target, burn, plain, running, say_hello
 from lib.servers import BENCH, Variant
 
 FOLDER = REPOSITORY / "loadtest" / "plans"
@@ -20,7 +20,7 @@ REQUIRED = object()  # in place of a default
 # Keys of a cell that may hold a list, and what stands for a value of it in the cell's name.
 SWEPT: dict[str, Callable] = {
     "connections": str, "streams": str, "body": str, "pipeline": str, "busy": lambda share: f"{share * 100:.0f}",
-    "value": lambda value: f"{value:g}",
+    "value": plain,
 }  # fmt: skip
 # Keys of a cell that only some tools know.
 TOOLS_OF = {

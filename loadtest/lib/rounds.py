@@ -19,7 +19,8 @@ from lib.scenario import METRICS, TEXTS, WIDTH_MAX, Cell, Scenario, running, tol
 from lib.servers import Server, Variant
 
 COLUMNS = [
-    "scenario", "round", "order", "cell", "variant", "tool", "seconds", "rate_asked", *METRICS, "errors", "failed",
+    "scenario", "round", "order", "cell", "variant", "tool", "seconds", "rate_asked", *METRICS, "answer", "errors",
+    "failed",
 ]  # fmt: skip
 
 OTHERS_MAX = 0.15  # guessed: of all CPUs, while calibrating; an idle machine shows about 0.02
@@ -118,7 +119,6 @@ class Measurement:
             self._csv.writeheader()
             self._csv_file.flush()
         self._cores_file, self._cores = self._go_on_with_cores(folder / "cores.csv")
-        self._answers: dict[str, float | None] = {}  # of programs, by cell
         self._ran: Run | None = None  # the last one
         self._spent_s = 0.0
         self._spent_on_s = 0.0  # of what the tools were told to take
@@ -375,9 +375,10 @@ class Measurement:
         if done["exit_code"]:
             raise Failed(f"it ended with {done['exit_code']}: {said['errors'].strip()[-300:]}")
         found = tools.parse_program(said["output"], variant.least)
-        answer = found.pop("answer", None)
-        if self._answers.setdefault(cell.name, answer) != answer:
-            raise Failed(f"it came to {answer}, another one to {self._answers[cell.name]}")
+        answer = found.get("answer")
+        others = next((each["answer"] for each in self.records if each["cell"] == cell.name and each.get("answer")), answer)
+        if answer != others:
+            raise Failed(f"it came to {answer}, another one to {others}")
         if done["wall_s"] >= OTHERS_LEAST_S:
             busy = _cpus(_shares(done["cores_before"], done["cores_after"], done["wall_s"]), *BUSY)
             found["others_cpus"] = max(0.0, busy - done["cpu_s"] / done["wall_s"])

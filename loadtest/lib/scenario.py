@@ -14,7 +14,7 @@ METRICS = (
     "stolen_percent", "others_cpus",
 )  # fmt: skip
 # The columns that hold no figures.
-TEXTS = ("scenario", "cell", "variant", "tool", "failed")
+TEXTS = ("scenario", "cell", "variant", "tool", "answer", "failed")
 # How much of the median the interval of a target may reach either way before rounds are added.
 WIDTH_MAX = {"server_cpu_us": 0.05, "op_ns": 0.05, "p99_us": 0.20}
 
@@ -85,9 +85,14 @@ class Cell:
         return self.tool in ("ghz", "h2load") or any(each.protocol == "grpc" for each in self.classes)
 
 
+def plain(value: float) -> str:
+    """As a program reads it, too: 1000000, not 1e+06."""
+    return str(int(value)) if value == int(value) else str(value)
+
+
 def told(cell) -> list[str]:
     """The arguments that a program gets for the cell."""
-    return [word.replace("{value}", f"{cell.value:g}") for word in cell.arguments]
+    return [word.replace("{value}", plain(cell.value)) for word in cell.arguments]
 
 
 def running(variants, cell) -> list:

@@ -84,7 +84,7 @@ class Variant:
     installed: bool = False  # it comes from PATH of its host, not from the build
     # Of programs that measure themselves:
     ours: bool = False  # else a peer
-    least: bool = False  # of the repetitions of a run the least counts, not the median: its idle threads spin
+    least: bool = False  # of the repetitions of a run the fastest counts, not the median: its idle threads spin
     needs: str = ""  # what to give CMake where the program is not built
 
     def path(self, build_dir: Path) -> str:
@@ -92,7 +92,9 @@ class Variant:
 
     def command(self, build_dir: Path, address: str = LOOPBACK) -> list[str]:
         command = [self.path(build_dir)]
-        if self.program == "bwos-server":
+        if self.program.startswith(BENCH):
+            pass
+        elif self.program == "bwos-server":
             listen = f"[{address}]:0" if ":" in address else f"{address}:0"
             command += ["--http-listen", listen, "--grpc-listen", listen if self.needs_grpc else ""]
         else:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import unittest
 import unittest.mock
+from dataclasses import replace
 from pathlib import Path
 
 from lib import plans, tools
@@ -46,11 +47,18 @@ def parse(text: str):
 
 
 class Output(unittest.TestCase):
-    LINES = '{"op_ns": 3, "answer": 7, "wall": 1}\n{"op_ns": 1, "answer": 7}\n{"op_ns": 2, "answer": 7}\n'
+    LINES = ('{"op_ns": 3, "answer": 7, "op_cpu_ns": 1, "wall": 1}\n{"op_ns": 1, "answer": 7, "op_cpu_ns": 5}\n'
+             '{"op_ns": 2, "answer": 7, "op_cpu_ns": 3}\n')  # fmt: skip
 
-    def test_the_median_of_repetitions_or_the_least(self):
-        self.assertEqual(tools.parse_program(self.LINES, False), {"op_ns": 2, "answer": 7})
-        self.assertEqual(tools.parse_program(self.LINES, True), {"op_ns": 1, "answer": 7})
+    def test_the_median_of_repetitions_or_the_fastest_one(self):
+        self.assertEqual(tools.parse_program(self.LINES, False), {"op_ns": 2, "answer": "7", "op_cpu_ns": 3})
+        self.assertEqual(tools.parse_program(self.LINES, True), {"op_ns": 1, "answer": "7", "op_cpu_ns": 5})
+        self.assertEqual(tools.parse_program('{"op_ns": 3}', False), {"op_ns": 3})
+
+    def test_repetitions_come_to_one_answer(self):
+        with self.assertRaisesRegex(Failed, "it came to 7 and to 8"):
+            tools.parse_program('{"op_ns": 3, "answer": 7}\n{"op_ns": 3, "answer": 8}\n', False)
+
 
     def test_of_google_benchmark_repetitions_and_no_aggregates(self):
         runs = [{"run_type": "iteration", "op_ns": each, "real_time": 9} for each in (5, 6, 70)]
@@ -58,7 +66,7 @@ class Output(unittest.TestCase):
         self.assertEqual(tools.parse_program(text, False), {"op_ns": 6})
 
     def test_what_is_no_result_is_told(self):
-        for text, said in (("", "no result"), ("[]", "no result"), ("{}", "no result"), ("seg", "no result.*seg"),
+        for text, said in (("", "no result"), ("[]", "no result"), ("{}", "no result"), ('{"answer": 1}', "no result"), ("seg", "no result.*seg"),
                            ('{"benchmarks": [{"error_occurred": true, "error_message": "lost one"}]}', "lost one")):  # fmt: skip
             with self.subTest(text), self.assertRaisesRegex(Failed, said):
                 tools.parse_program(text, False)
@@ -68,6 +76,8 @@ class Plans(unittest.TestCase):
     def test_a_value_stands_in_the_arguments(self):
         cells = {each.name: each for each in parse(PLAN).cells}
         self.assertEqual(list(cells), ["n1", "n2", "n30", "w1", "w5000"])
+        self.assertEqual(told(replace(cells["n30"], value=1_000_000)), ["n", "1000000"])
+        self.assertEqual(told(replace(cells["n30"], value=0.5)), ["n", "0.5"])
         self.assertEqual((told(cells["n30"]), cells["n30"].axis, cells["n30"].connections), (["n", "30"], "entries", 0))
 
     def test_what_is_wrong_is_named(self):
@@ -121,7 +131,9 @@ class Runs(unittest.TestCase):
         self.assertEqual(code, 0, said)
         self.assertEqual(len(self.rows()), 3 * 2 * 4)
         one = self.rows()[0]
-        self.assertEqual((one["op_cpu_ns"], one["peak_rss_kib"], one["failed"]), ("4", "1000", ""))
+        self.assertEqual((one["op_cpu_ns"], one["peak_rss_kib"], one["answer"], one["failed"]), ("4", "1000", "7", ""))
+        commands = json.loads((self.out / "machine.json").read_text())["commands"]
+        self.assertEqual(commands["ours"][1:], ["2.0", "--mine"])
         self.assertEqual(one["others_cpus"], "", "it was too short for that")
         self.assertIn("absent: ", said)
         self.assertIn("executor/bench/nobody is not there: build the target nobody, which needs -DNOBODY_DIR=<folder>", said)
@@ -154,6 +166,11 @@ class Questions(unittest.TestCase):
             (["nothing"], "'nothing' is no question; there are "),
             (["--out", "x"], "--out is of one question's run: name one question"),
             (["--resume", "x", "post"], "--resume goes on as the run was begun"),
+            (["--resume", "x", "--quick"], "--resume goes on as the run was begun"),
+            (["post", "--quick", "--out", "x"], "--quick keeps nothing"),
+            (["--quick", "--rounds", "3"], "--quick is one round"),
+            (["--rounds", "x"], "--rounds x: it must be a whole number of 1 or more"),
+            (["--only", "nobody"], "--only nobody: no question has such a side; "),
         ):
             with self.subTest(words):
                 code, text = self.ask(*words)

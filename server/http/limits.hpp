@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstddef>
 
+#include "net/limits.hpp"
+
 namespace bwos::server {
 
 using std::chrono::microseconds;
@@ -64,16 +66,17 @@ inline constexpr std::size_t body_bytes_apart = 32 * 1024;
 /// a system call does.
 inline constexpr std::size_t body_bytes_direct = 16 * 1024;
 
-/// So many bytes that are received there count as one that must be read (input_bytes_max): they are
-/// not looked at. Otherwise 100 connections with bodies of 256 KiB would take turns in the midst of
-/// them, and the bodies would have left the cache before they are sent.
+/// So many bytes that are received there count as one of input_bytes_max, as they are neither
+/// copied again nor parsed. If each counted, 100 connections with bodies of 256 KiB would take
+/// turns in the midst of them, and the bodies would have left the cache before they are sent.
 inline constexpr std::size_t direct_bytes_per_byte = 4;
 
 /// A request with a body of so much does not come by one receive (bwos::options::receive_bytes).
-/// Behind it the next one's head is received alone, by a receive of head_bytes_expected: a 256 KiB
-/// echo takes .91 [.85, .95] times the CPU.
+/// Behind it the next receive takes head_bytes_expected at most, a head and little of its body: a
+/// 256 KiB echo takes .91 [.85, .95] times the CPU.
 inline constexpr std::size_t body_bytes_divided = 128 * 1024;
 inline constexpr std::size_t head_bytes_expected = 8 * 1024;
+static_assert(head_bytes_expected >= input_bytes_bulk, "it would look like a pause");
 
 /// A worker's output buffer that became larger than this is freed after the batch (guessed: more
 /// than the answers of a batch take, but for what one may exceed it by).

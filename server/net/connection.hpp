@@ -72,7 +72,7 @@ class connection {
 
   /// What it does first.
   [[nodiscard]] virtual next begin() { return next::receive; }
-  /// Where it would have the next bytes, before they are received.
+  /// Where it would have the next bytes, and how many at most. Called before each receive.
   [[nodiscard]] virtual receive_room room() { return {}; }
   /// What came, or why nothing did.
   [[nodiscard]] virtual next take(const received& got) = 0;
@@ -130,8 +130,10 @@ class connection {
   }
 
   /// A peer that sends without a pause would never let its worker wait: it gives way now and then.
-  next be_fair(std::size_t received_bytes, next then) noexcept {
-    bulk_bytes_ = received_bytes < input_bytes_bulk ? 0 : bulk_bytes_ + received_bytes;
+  /// `counted`: the bytes of this receive, or fewer where they were little work. `has_paused`: the
+  /// peer had no more of them.
+  next be_fair(std::size_t counted, bool has_paused, next then) noexcept {
+    bulk_bytes_ = has_paused ? 0 : bulk_bytes_ + counted;
     if (bulk_bytes_ < input_bytes_max || then != next::receive) return then;
     bulk_bytes_ = 0;
     return next::go_on;

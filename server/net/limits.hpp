@@ -6,11 +6,10 @@
 
 namespace bwos::server {
 
-/// A peer that keeps a worker's receive buffer full gives way after so much (guessed: about 100 us
-/// of copying).
+/// A peer that sends without a pause gives way after so much (guessed: some 100 us of work).
 inline constexpr std::size_t input_bytes_max = 128 * 1024;
 inline constexpr std::size_t input_bytes_bulk =
-    8 * 1024;  ///< A receive of less shows that the peer does not.
+    8 * 1024;  ///< A receive of less, which had room for more, shows a pause.
 
 /// After an error answer the peer's remaining bytes are read and dropped, as closing a socket with
 /// unread bytes would reset it and could take the answer from the peer. Bounds of that.

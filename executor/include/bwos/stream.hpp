@@ -36,11 +36,12 @@ struct received {
 
 /// Where a receive puts its bytes, and how many it takes.
 struct receive_room {
-  /// Empty: a buffer of the worker (epoll) or of the ring (io_uring). Else the bytes may lie here:
-  /// what epoll receives does, and is no more than this holds. Must stay valid until the receive
-  /// completes.
+  /// If it is empty, the bytes lie in a buffer of the worker (epoll) or of the ring (io_uring).
+  /// Else epoll receives them into it, no more than it holds; io_uring may do so. It must stay
+  /// valid until the receive completes.
   std::span<std::byte> into{};
-  /// What epoll takes at most, 1 or more; the rest stays in the socket for the next receive.
+  /// A receive takes no more than this, which is at least 1; the rest stays in the socket for the
+  /// next one. Only what io_uring has received before it was asked may be more.
   std::size_t at_most = std::numeric_limits<std::size_t>::max();
 };
 

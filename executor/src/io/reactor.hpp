@@ -103,7 +103,7 @@ class reactor {
  protected:
   explicit reactor(int timer_fd) noexcept : timers(timer_fd) {}
 
-  /// On a worker.
+  /// Where a worker receives into, for whom `room` was given.
   static std::span<std::byte> bytes_for(const receive_room& room) noexcept {
     if (!room.into.empty()) return room.into.first(std::min(room.into.size(), room.at_most));
     const std::span<std::byte> scratch = current_worker()->scratch;

@@ -131,20 +131,18 @@ class http1_connection final : public connection {
   metrics::ticks lane_since_ = 0;   // when the request that is in the lane began; 0: none is
   metrics::ticks received_at_ = 0;  // kept_, where it came with what is answered already
   bool is_http1_ = false;           // the first bytes have come, and are no preface of HTTP/2
-  bool is_direct_ = false;          // the next bytes are received where a body is gathered
-  bool expects_large_ = false;      // the last request's body was
+  bool expects_large_ = false;      // the last request's body was large
   bool leaving_ = false;            // a drain has set an idle connection's last deadline
 };
 
 // Plain functions: the only ones that touch what belongs to the worker.
 
-/// Behind a body that one receive did not bring, another such request is expected: its head is
-/// received alone, so that hardly any of its body is copied out of the worker's buffer.
+/// Behind a body that one receive cannot bring, another such request is expected: little more than
+/// its head is received at first, so that little of its body is copied out of the worker's buffer.
 receive_room http1_connection::room() {
-  const std::span<std::byte> into = parser_ ? parser_->room() : std::span<std::byte>();
-  is_direct_ = !into.empty();
-  if (is_direct_ || parser_ || !expects_large_) return {.into = into};
-  return {.at_most = head_bytes_expected};
+  if (parser_) return {.into = parser_->room()};
+  if (expects_large_) return {.at_most = head_bytes_expected};
+  return {};
 }
 
 next http1_connection::take(const received& got) {
@@ -184,14 +182,17 @@ next http1_connection::take_first(const received& got) {
 next http1_connection::take_bytes(std::string_view input) {
   worker_local& worker = this_worker();
   common_.metrics.here().received(input.size());
+  // Where it was offered (io_uring may have it elsewhere).
+  const std::size_t room = parser_ && parser_->is_in_room(input) ? parser_->room().size() : 0;
+  const std::size_t counted = room > 0 ? input.size() / direct_bytes_per_byte : input.size();
+  const bool has_paused = input.size() < input_bytes_bulk && input.size() != room;
   turn result = answer(input, worker);
   if (comes_back(result.then)) {
     kept_.assign(input.substr(result.used));
     memory_.set_anyway(memory::headers, kept_.size());  // no more than a receive brings
     received_at_ = result.started;
   }
-  return be_fair(is_direct_ ? input.size() / direct_bytes_per_byte : input.size(),
-                 flush(worker, result));
+  return be_fair(counted, has_paused, flush(worker, result));
 }
 
 next http1_connection::go_on() {

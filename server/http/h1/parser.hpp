@@ -56,6 +56,10 @@ class parser : private llhttp_t {
   /// Where the rest of a body may be received, to be fed from there without being copied. Empty:
   /// it is small, or nobody knows how much comes, or there is no memory. Throws std::bad_alloc.
   [[nodiscard]] std::span<std::byte> room();
+  /// Whether the input, which is not fed yet, was received there.
+  [[nodiscard]] bool is_in_room(std::string_view input) noexcept {
+    return gathering_ && phase_ == phase::body && is_gathered(input.data(), input.size());
+  }
 
   /// The request just read, valid until release() as long as the input is.
   [[nodiscard]] const request& current() const noexcept { return request_; }

@@ -132,7 +132,8 @@ next http2_connection::feed(std::span<const std::byte> bytes) {
   const clock::time_point now = clock::now();
   const auto first = bytes.first(std::min(bytes.size(), batch_bytes_max));
   endpoint_.feed(first, now);
-  return be_fair(bytes.size(), read(bytes.subspan(first.size()), now));
+  return be_fair(bytes.size(), bytes.size() < input_bytes_bulk,
+                 read(bytes.subspan(first.size()), now));
 }
 
 /// The rest of what was received, as long as the turn lasts.

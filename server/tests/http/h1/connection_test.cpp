@@ -275,6 +275,22 @@ TEST(connection, gives_way_behind_large_bodies_and_not_in_their_midst) {
   }
 }
 
+/// Also where each body's end is a small piece, which fills its room.
+TEST(connection, gives_way_whatever_the_size_of_bodies) {
+  for (const std::size_t size :
+       {40 * kib, 100 * kib, 257 * kib, 280 * kib, 300 * kib, 1000 * kib}) {
+    std::string requests;
+    while (requests.size() < 6'000 * kib) requests += post(pattern(size));
+    for (const std::size_t piece : {16 * kib, 128 * kib, 1'000 * kib}) {
+      peer one;
+      one.receive(requests, piece);
+      ASSERT_GT(one.gave_way, 0) << size << " by " << piece;
+      const std::size_t between = requests.size() / static_cast<std::size_t>(one.gave_way);
+      EXPECT_LE(between, 1'100 * kib) << size << " by " << piece;
+    }
+  }
+}
+
 /// Where the kernel takes less than all, at every byte around the end of the head.
 TEST(connection, loses_nothing_where_the_kernel_takes_less) {
   const std::string body = pattern(70 * kib);
