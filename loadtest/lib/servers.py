@@ -92,12 +92,10 @@ class Variant:
 
     def command(self, build_dir: Path, address: str = LOOPBACK) -> list[str]:
         command = [self.path(build_dir)]
-        if self.program.startswith(BENCH):
-            pass
-        elif self.program == "bwos-server":
+        if self.program == "bwos-server":
             listen = f"[{address}]:0" if ":" in address else f"{address}:0"
             command += ["--http-listen", listen, "--grpc-listen", listen if self.needs_grpc else ""]
-        else:
+        elif not self.program.startswith(BENCH):
             command += ["--port", "0"] + (["--address", address] if address != LOOPBACK else [])
         pinned = [] if self.cpu is None else ["taskset", "-c", str(self.cpu)]
         return pinned + command + list(self.flags)

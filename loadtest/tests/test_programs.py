@@ -59,7 +59,6 @@ class Output(unittest.TestCase):
         with self.assertRaisesRegex(Failed, "it came to 7 and to 8"):
             tools.parse_program('{"op_ns": 3, "answer": 7}\n{"op_ns": 3, "answer": 8}\n', False)
 
-
     def test_of_google_benchmark_repetitions_and_no_aggregates(self):
         runs = [{"run_type": "iteration", "op_ns": each, "real_time": 9} for each in (5, 6, 70)]
         text = json.dumps({"context": {}, "benchmarks": [*runs, {"run_type": "aggregate", "op_ns": 999}]})
