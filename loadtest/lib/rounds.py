@@ -206,6 +206,15 @@ class Measurement:
     def _started(self, variant: Variant, log: str) -> Server:
         return Server(variant, self.settings.hosts, self.settings.build_dir, self._new_raw(log, ".log"))
 
+    @staticmethod
+    def _said(link: hosts.Link, raw: Path) -> dict:
+        """What the command that ran there last has printed; its output is kept in `raw`, its complaints beside it."""
+        said = link.call("said", SAID_S)
+        raw.write_text(said["output"])
+        if said["errors"]:
+            raw.with_suffix(".stderr").write_text(said["errors"])
+        return said
+
     def _run(self, command: list[str], server: Server, raw: Path, timeout_s: float) -> Run:
         """Runs a load tool to its end; keeps its output in `raw` and its complaints beside it."""
         client = self.settings.hosts.client
@@ -214,12 +223,9 @@ class Measurement:
         link = client.link()
         done = link.call("run", timeout_s + hosts.ANSWER_S, command=command, timeout_s=timeout_s)
         after = server.sample()
-        said = link.call("said", SAID_S)
-        raw.write_text(said["output"])
-        if said["errors"]:
-            raw.with_suffix(".stderr").write_text(said["errors"])
-            if done["exit_code"] and not said["output"]:
-                raise Failed(f"{command[0]}: {said['errors'].strip()}")
+        said = self._said(link, raw)
+        if done["exit_code"] and said["errors"] and not said["output"]:
+            raise Failed(f"{command[0]}: {said['errors'].strip()}")
         seconds = after["at_s"] - before["at_s"]
         used = {key: after[key] - before[key] for key in ("cpu_s", "user_s", "system_s", "voluntary", "involuntary")}
         return Run(
@@ -362,16 +368,11 @@ class Measurement:
     def _measure_program(self, number: int, cell: Cell, variant: Variant) -> dict:
         """It ends by itself, and says what it has measured."""
         host = self.settings.hosts.server
-        pinned = [] if variant.cpu is None else ["taskset", "-c", str(variant.cpu)]
-        command = pinned + [variant.path(self.settings.build_dir), *variant.flags, *told(cell)]
+        command = variant.command(self.settings.build_dir) + told(cell)
         timeout_s = PROGRAM_S + PROGRAM_S * self.scenario.seconds_of(cell)
         link = host.link()
         done = link.call("run", timeout_s + hosts.ANSWER_S, command=host.carried(command), timeout_s=timeout_s)
-        said = link.call("said", SAID_S)
-        raw = self._new_raw(f"{number:02}-{cell.name}-{variant.name}")
-        raw.write_text(said["output"])
-        if said["errors"]:
-            raw.with_suffix(".stderr").write_text(said["errors"])
+        said = self._said(link, self._new_raw(f"{number:02}-{cell.name}-{variant.name}"))
         if done["exit_code"]:
             raise Failed(f"it ended with {done['exit_code']}: {said['errors'].strip()[-300:]}")
         found = tools.parse_program(said["output"], variant.least)
