@@ -43,16 +43,20 @@ fork_task<std::uint64_t> count(std::uint64_t node, std::uint64_t children) {
   co_return sum;
 }
 
+template <std::size_t Forked>
 fork_task<std::uint64_t> queens(board placed, std::size_t row, std::size_t size) {
-  if (row == size || row == queens_forked) co_return queens_from(placed, row, size);
-  std::vector<fork_task<std::uint64_t>> next;
-  for (std::size_t column = 0; column < size; ++column) {
-    if (!queen_fits(placed, row, column)) continue;
+  if (row == size || row == Forked) co_return queens_from(placed, row, size);
+  const auto fits = [&](std::size_t column) { return queen_fits(placed, row, column); };
+  const auto child = [&](std::size_t column) {
     placed[row] = static_cast<std::uint8_t>(column);
-    next.push_back(queens(placed, row + 1, size));
-  }
+    return queens<Forked>(placed, row + 1, size);
+  };
   std::uint64_t sum = 0;
-  for (const std::uint64_t each : co_await when_all(std::move(next))) sum += each;
+  for (const std::uint64_t each :
+       co_await when_all(std::views::iota(std::size_t{0}, size) | std::views::filter(fits) |
+                         std::views::transform(child))) {
+    sum += each;
+  }
   co_return sum;
 }
 
@@ -100,39 +104,46 @@ std::uint64_t fib(std::uint64_t n) {
   return a + b;
 }
 
-/// children [first, last) of one node
-std::uint64_t skynet_range(std::uint64_t number, std::uint64_t part, std::uint64_t first,
-                           std::uint64_t last);
-std::uint64_t skynet(std::uint64_t number, std::uint64_t leaves) {
-  if (leaves == 1) return number;
-  return skynet_range(number, leaves / skynet_children, 0, skynet_children);
-}
-std::uint64_t skynet_range(std::uint64_t number, std::uint64_t part, std::uint64_t first,
-                           std::uint64_t last) {
-  if (last - first == 1) return skynet(number + first * part, part);
+/// The sum of `part(i)` for each i in [first, last), of which there is one.
+template <class Part>
+std::uint64_t sum_of(std::uint64_t first, std::uint64_t last, const Part& part) {
+  if (last - first == 1) return part(first);
+  const std::uint64_t middle = first + (last - first) / 2;
   std::uint64_t a = 0;
   std::uint64_t b = 0;
-  const std::uint64_t middle = first + (last - first) / 2;
-  invoke([&] { a = skynet_range(number, part, first, middle); },
-         [&] { b = skynet_range(number, part, middle, last); });
+  invoke([&] { a = sum_of(first, middle, part); }, [&] { b = sum_of(middle, last, part); });
   return a + b;
 }
 
-std::uint64_t count(std::uint64_t node, std::uint64_t children);
-std::uint64_t count_range(std::uint64_t node, std::uint64_t first, std::uint64_t last) {
-  if (last - first == 1) {
-    const std::uint64_t next = uts::child(node, first);
-    return count(next, uts::children_of(next));
-  }
-  std::uint64_t a = 0;
-  std::uint64_t b = 0;
-  const std::uint64_t middle = first + (last - first) / 2;
-  invoke([&] { a = count_range(node, first, middle); },
-         [&] { b = count_range(node, middle, last); });
-  return a + b;
+std::uint64_t skynet(std::uint64_t number, std::uint64_t leaves) {
+  if (leaves == 1) return number;
+  const std::uint64_t part = leaves / skynet_children;
+  return sum_of(0, skynet_children,
+                [=](std::uint64_t i) { return skynet(number + i * part, part); });
 }
+
 std::uint64_t count(std::uint64_t node, std::uint64_t children) {
-  return children == 0 ? 1 : 1 + count_range(node, 0, children);
+  if (children == 0) return 1;
+  return 1 + sum_of(0, children, [node](std::uint64_t index) {
+           const std::uint64_t next = uts::child(node, index);
+           return count(next, uts::children_of(next));
+         });
+}
+
+template <std::size_t Forked>
+std::uint64_t queens(board placed, std::size_t row, std::size_t size) {
+  if (row == size || row == Forked) return queens_from(placed, row, size);
+  board columns;
+  std::size_t fitting = 0;
+  for (std::size_t column = 0; column < size; ++column) {
+    if (queen_fits(placed, row, column)) columns[fitting++] = static_cast<std::uint8_t>(column);
+  }
+  if (fitting == 0) return 0;
+  return sum_of(0, fitting, [&](std::uint64_t i) {
+    board next = placed;
+    next[row] = columns[i];
+    return queens<Forked>(next, row + 1, size);
+  });
 }
 
 void sort(std::uint32_t* first, std::uint32_t* last) {
@@ -145,14 +156,22 @@ void sort(std::uint32_t* first, std::uint32_t* last) {
   std::inplace_merge(first, middle, last);
 }
 
-}  // namespace functions
-
-template <class Sort>
-std::uint64_t sorted(std::uint64_t n, const Sort& sort) {
-  std::vector<std::uint32_t> values = numbers(n);
-  sort(values.data(), values.data() + values.size());
-  return std::is_sorted(values.begin(), values.end()) ? values[n / 2] : 0;
+void multiply(const float* a, const float* b, float* c, std::size_t size, std::size_t stride) {
+  if (size <= product_leaf) {
+    multiply_leaf(a, b, c, size, stride);
+    return;
+  }
+  const std::size_t half = size / 2;
+  const std::size_t down = half * stride;
+  for (const std::size_t k : {std::size_t{0}, half}) {
+    invoke([=] { multiply(a + k, b + k * stride, c, half, stride); },
+           [=] { multiply(a + k, b + k * stride + half, c + half, half, stride); },
+           [=] { multiply(a + down + k, b + k * stride, c + down, half, stride); },
+           [=] { multiply(a + down + k, b + k * stride + half, c + down + half, half, stride); });
+  }
 }
+
+}  // namespace functions
 
 }  // namespace
 
@@ -166,14 +185,15 @@ std::vector<flavour> start_side(unsigned workers) {
       {"coroutines",
        {{"fib", [](std::uint64_t n) { return sync_wait(on, coroutines::fib(n)); }},
         {"skynet",
-         [](std::uint64_t n) {
-           std::uint64_t leaves = 1;
-           for (std::uint64_t i = 0; i < n; ++i) leaves *= skynet_children;
-           return sync_wait(on, coroutines::skynet(0, leaves));
-         }},
+         [](std::uint64_t n) { return sync_wait(on, coroutines::skynet(0, skynet_leaves(n))); }},
         {"uts",
          [](std::uint64_t n) { return sync_wait(on, coroutines::count(uts::mix(n), uts::roots)); }},
-        {"queens", [](std::uint64_t n) { return sync_wait(on, coroutines::queens({}, 0, n)); }},
+        {"queens",
+         [](std::uint64_t n) {
+           return sync_wait(on, coroutines::queens<queens_forked>({}, 0, n));
+         }},
+        {"queens_all",
+         [](std::uint64_t n) { return sync_wait(on, coroutines::queens<queens_max>({}, 0, n)); }},
         {"sort",
          [](std::uint64_t n) {
            return sorted(
@@ -181,11 +201,9 @@ std::vector<flavour> start_side(unsigned workers) {
          }},
         {"product",
          [](std::uint64_t n) {
-           std::vector<float> a(n * n, 1);
-           std::vector<float> b(n * n, 2);
-           std::vector<float> c(n * n, 0);
-           sync_wait(on, coroutines::multiply(a.data(), b.data(), c.data(), n, n));
-           return static_cast<std::uint64_t>(c[n + 1]);
+           return product(n, [n](const float* a, const float* b, float* c) {
+             sync_wait(on, coroutines::multiply(a, b, c, n, n));
+           });
          }},
         {"deep", [](std::uint64_t n) { return sync_wait(on, coroutines::deep(n)); }}}});
   result.push_back(
@@ -193,17 +211,29 @@ std::vector<flavour> start_side(unsigned workers) {
        {{"fib", [](std::uint64_t n) { return sync_wait(on, [n] { return functions::fib(n); }); }},
         {"skynet",
          [](std::uint64_t n) {
-           std::uint64_t leaves = 1;
-           for (std::uint64_t i = 0; i < n; ++i) leaves *= skynet_children;
-           return sync_wait(on, [leaves] { return functions::skynet(0, leaves); });
+           return sync_wait(on, [n] { return functions::skynet(0, skynet_leaves(n)); });
          }},
         {"uts",
          [](std::uint64_t n) {
            return sync_wait(on, [n] { return functions::count(uts::mix(n), uts::roots); });
          }},
-        {"sort", [](std::uint64_t n) {
+        {"queens",
+         [](std::uint64_t n) {
+           return sync_wait(on, [n] { return functions::queens<queens_forked>({}, 0, n); });
+         }},
+        {"queens_all",
+         [](std::uint64_t n) {
+           return sync_wait(on, [n] { return functions::queens<queens_max>({}, 0, n); });
+         }},
+        {"sort",
+         [](std::uint64_t n) {
            return sorted(n, [](auto* first, auto* last) {
              sync_wait(on, [=] { functions::sort(first, last); });
+           });
+         }},
+        {"product", [](std::uint64_t n) {
+           return product(n, [n](const float* a, const float* b, float* c) {
+             sync_wait(on, [=] { functions::multiply(a, b, c, n, n); });
            });
          }}}});
   return result;

@@ -19,6 +19,9 @@ inline std::uint64_t fib_calls(std::uint64_t n) {
 
 /// A tree of ten children each, whose leaves are numbered: their sum (Yves Caseau's "skynet").
 inline constexpr std::uint64_t skynet_children = 10;
+inline std::uint64_t skynet_leaves(std::uint64_t levels) {
+  return levels == 0 ? 1 : skynet_children * skynet_leaves(levels - 1);
+}
 
 /// Unbalanced tree search (Olivier et al., LCPC '06), binomial: the root has `roots` children, each
 /// other node has `children` with probability `q`, else none. With a hash that costs little.
@@ -70,7 +73,7 @@ inline bool queen_fits(const board& queens, std::size_t row, std::size_t column)
   }
   return sum;
 }
-/// Rows that are forked; below, a leaf.
+/// Rows that are forked; below, a leaf. Or else all of them are.
 inline constexpr std::size_t queens_forked = 5;
 
 inline constexpr std::size_t sort_leaf = 512;
@@ -79,6 +82,13 @@ inline std::vector<std::uint32_t> numbers(std::size_t count) {
   std::uint64_t state = 1;
   for (std::uint32_t& each : result) each = static_cast<std::uint32_t>((state = uts::mix(state)));
   return result;
+}
+/// `sort(first, last)` sorts them.
+template <class Sort>
+std::uint64_t sorted(std::uint64_t count, const Sort& sort) {
+  std::vector<std::uint32_t> values = numbers(count);
+  sort(values.data(), values.data() + values.size());
+  return std::is_sorted(values.begin(), values.end()) ? values[count / 2] : 0;
 }
 
 /// c += a * b of square blocks in matrices of `stride`.
@@ -91,6 +101,15 @@ inline constexpr std::size_t product_leaf = 32;
       for (std::size_t j = 0; j < size; ++j) c[i * stride + j] += factor * b[k * stride + j];
     }
   }
+}
+/// `multiply(a, b, c)` does the same for matrices of `size`.
+template <class Multiply>
+std::uint64_t product(std::uint64_t size, const Multiply& multiply) {
+  const std::vector<float> a(size * size, 1);
+  const std::vector<float> b(size * size, 2);
+  std::vector<float> c(size * size, 0);
+  multiply(a.data(), b.data(), c.data());
+  return static_cast<std::uint64_t>(c[size + 1]);
 }
 
 }  // namespace bwos::bench

@@ -50,9 +50,10 @@ inline constexpr auto count = [](auto count, std::uint64_t node,
   co_return sum;
 };
 
-inline constexpr auto queens = [](auto queens, board placed, std::size_t row,
-                                  std::size_t size) -> lf::task<std::uint64_t> {
-  if (row == size || row == queens_forked) co_return queens_from(placed, row, size);
+template <std::size_t Forked>
+inline constexpr auto queens =
+    [](auto queens, board placed, std::size_t row, std::size_t size) -> lf::task<std::uint64_t> {
+  if (row == size || row == Forked) co_return queens_from(placed, row, size);
   std::array<std::uint64_t, queens_max> sums{};
   for (std::size_t column = 0; column < size; ++column) {
     if (!queen_fits(placed, row, column)) continue;
@@ -109,9 +110,7 @@ std::vector<measured_case> cases_on(Pool& on) {
   return {{"fib", [&on](std::uint64_t n) { return lf::sync_wait(on, fib, n); }},
           {"skynet",
            [&on](std::uint64_t n) {
-             std::uint64_t leaves = 1;
-             for (std::uint64_t i = 0; i < n; ++i) leaves *= skynet_children;
-             return lf::sync_wait(on, skynet, std::uint64_t{0}, leaves);
+             return lf::sync_wait(on, skynet, std::uint64_t{0}, skynet_leaves(n));
            }},
           {"uts",
            [&on](std::uint64_t n) {
@@ -119,23 +118,24 @@ std::vector<measured_case> cases_on(Pool& on) {
            }},
           {"queens",
            [&on](std::uint64_t n) {
-             return lf::sync_wait(on, queens, board{}, std::size_t{0}, std::size_t{n});
+             return lf::sync_wait(on, queens<queens_forked>, board{}, std::size_t{0},
+                                  std::size_t{n});
+           }},
+          {"queens_all",
+           [&on](std::uint64_t n) {
+             return lf::sync_wait(on, queens<queens_max>, board{}, std::size_t{0}, std::size_t{n});
            }},
           {"sort",
            [&on](std::uint64_t n) {
-             std::vector<std::uint32_t> values = numbers(n);
-             lf::sync_wait(on, sort, values.data(), values.data() + values.size());
-             return std::uint64_t{std::is_sorted(values.begin(), values.end()) ? values[n / 2] : 0};
+             return sorted(n, [&on](std::uint32_t* first, std::uint32_t* last) {
+               lf::sync_wait(on, sort, first, last);
+             });
            }},
           {"product",
            [&on](std::uint64_t n) {
-             std::vector<float> a(n * n, 1);
-             std::vector<float> b(n * n, 2);
-             std::vector<float> c(n * n, 0);
-             lf::sync_wait(on, multiply, static_cast<const float*>(a.data()),
-                           static_cast<const float*>(b.data()), c.data(), std::size_t{n},
-                           std::size_t{n});
-             return static_cast<std::uint64_t>(c[n + 1]);
+             return product(n, [&on, n](const float* a, const float* b, float* c) {
+               lf::sync_wait(on, multiply, a, b, c, std::size_t{n}, std::size_t{n});
+             });
            }},
           {"deep", [&on](std::uint64_t n) { return lf::sync_wait(on, deep, n); }}};
 }

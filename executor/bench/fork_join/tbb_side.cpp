@@ -50,14 +50,17 @@ std::uint64_t count(std::uint64_t node, std::uint64_t children) {
   return sum;
 }
 
+template <std::size_t Forked>
 std::uint64_t queens(board placed, std::size_t row, std::size_t size) {
-  if (row == size || row == queens_forked) return queens_from(placed, row, size);
+  if (row == size || row == Forked) return queens_from(placed, row, size);
   std::array<std::uint64_t, queens_max> sums{};
   tbb::task_group group;
   for (std::size_t column = 0; column < size; ++column) {
     if (!queen_fits(placed, row, column)) continue;
     placed[row] = static_cast<std::uint8_t>(column);
-    group.run([&sums, column, placed, row, size] { sums[column] = queens(placed, row + 1, size); });
+    group.run([&sums, column, placed, row, size] {
+      sums[column] = queens<Forked>(placed, row + 1, size);
+    });
   }
   group.wait();
   std::uint64_t sum = 0;
@@ -75,6 +78,22 @@ void sort(std::uint32_t* first, std::uint32_t* last) {
   std::inplace_merge(first, middle, last);
 }
 
+void multiply(const float* a, const float* b, float* c, std::size_t size, std::size_t stride) {
+  if (size <= product_leaf) {
+    multiply_leaf(a, b, c, size, stride);
+    return;
+  }
+  const std::size_t half = size / 2;
+  const std::size_t down = half * stride;
+  for (const std::size_t k : {std::size_t{0}, half}) {
+    tbb::parallel_invoke(
+        [=] { multiply(a + k, b + k * stride, c, half, stride); },
+        [=] { multiply(a + k, b + k * stride + half, c + half, half, stride); },
+        [=] { multiply(a + down + k, b + k * stride, c + down, half, stride); },
+        [=] { multiply(a + down + k, b + k * stride + half, c + down + half, half, stride); });
+  }
+}
+
 }  // namespace
 
 std::vector<flavour> start_side(unsigned workers) {
@@ -84,19 +103,21 @@ std::vector<flavour> start_side(unsigned workers) {
   return {{"task_group",
            {{"fib", [=](std::uint64_t n) { return on([n] { return fib(n); }); }},
             {"skynet",
-             [=](std::uint64_t n) {
-               std::uint64_t leaves = 1;
-               for (std::uint64_t i = 0; i < n; ++i) leaves *= skynet_children;
-               return on([leaves] { return skynet(0, leaves); });
-             }},
+             [=](std::uint64_t n) { return on([n] { return skynet(0, skynet_leaves(n)); }); }},
             {"uts",
              [=](std::uint64_t n) { return on([n] { return count(uts::mix(n), uts::roots); }); }},
-            {"queens", [=](std::uint64_t n) { return on([n] { return queens({}, 0, n); }); }},
-            {"sort", [=](std::uint64_t n) {
-               std::vector<std::uint32_t> values = numbers(n);
-               on([&] { sort(values.data(), values.data() + values.size()); });
-               return std::uint64_t{std::is_sorted(values.begin(), values.end()) ? values[n / 2]
-                                                                                 : 0};
+            {"queens",
+             [=](std::uint64_t n) { return on([n] { return queens<queens_forked>({}, 0, n); }); }},
+            {"queens_all",
+             [=](std::uint64_t n) { return on([n] { return queens<queens_max>({}, 0, n); }); }},
+            {"sort",
+             [=](std::uint64_t n) {
+               return sorted(n, [on](auto* first, auto* last) { on([=] { sort(first, last); }); });
+             }},
+            {"product", [=](std::uint64_t n) {
+               return product(n, [on, n](const float* a, const float* b, float* c) {
+                 on([=] { multiply(a, b, c, n, n); });
+               });
              }}}}};
 }
 
