@@ -87,9 +87,9 @@ int main(int count, char** arguments) {
         arguments[0]);
     return 2;
   }
-  const std::uint64_t n = std::strtoull(arguments[3], nullptr, 10);
-  const auto workers = static_cast<unsigned>(std::strtoul(arguments[4], nullptr, 10));
   const bool quick = std::getenv("BWOS_BENCH_QUICK") != nullptr;  // run.py --quick
+  const std::uint64_t n = std::strtoull(arguments[3], nullptr, 10) / (quick ? 2 : 1);
+  const auto workers = static_cast<unsigned>(std::strtoul(arguments[4], nullptr, 10));
   const int repetitions = count == 6 && !quick ? std::atoi(arguments[5]) : 1;
   for (const bwos::bench::flavour& flavour : bwos::bench::start_side(workers)) {
     if (flavour.name != arguments[1]) continue;
