@@ -4,14 +4,14 @@
 #pragma once
 
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "measure.hpp"
 
 namespace bwos::bench {
 
@@ -19,18 +19,6 @@ namespace bwos::bench {
 inline benchmark::Counter ns_per(std::size_t operations) {
   return {static_cast<double>(operations) * 1e-9,
           benchmark::Counter::kIsRate | benchmark::Counter::kInvert};
-}
-
-/// Seconds of CPU that all threads of the process have taken.
-inline double cpu_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-/// Little is to be done, only to see that it works (run.py --quick).
-inline bool is_quick() {
-  return std::getenv("BWOS_BENCH_QUICK") != nullptr;
 }
 
 /// main()'s end. With words in front, as "fifo_128x64 thief 32 20", it runs the one benchmark of

@@ -3,8 +3,8 @@
 // that exist already), by asio::post on bwos::thread_pool, and by asio::post on asio::thread_pool?
 // Expected, against the last: native 6 times as fast in a tree of tasks that post two each, 2.5
 // times in a chain; asio::post on ours 4 times in the tree; both twice from outside; a round trip
-// to a parked pool no slower. `run.py post` runs this in rounds, beside oneTBB where that is there,
-// and says which of these is refuted.
+// to a parked pool no slower. `run.py post` runs this in rounds, beside oneTBB and Tokio where
+// those are there, and says which of these is refuted.
 #include <bwos/asio.hpp>
 #include <bwos/continuation.hpp>
 #include <bwos/pool.hpp>
@@ -14,6 +14,7 @@
 #include <thread>
 #include <type_traits>
 
+#include "native_question.hpp"
 #include "post_cases.hpp"
 
 namespace bwos::bench {
@@ -72,20 +73,8 @@ class asio_side {
   Pool pool_{workers};
 };
 
-class native_question : bwos::continuation {
- public:
-  native_question() : continuation(&run), pool_({.workers = workers}) {}
-  void ask() { pool_.post(*this); }
-  void until_parked() {
-    while (pool_.statistics().parked != workers) std::this_thread::yield();
-  }
-  answer reply;
-
- private:
-  static void run(bwos::continuation& self, disposition) noexcept {
-    static_cast<native_question&>(self).reply.give();
-  }
-  bwos::pool pool_;
+struct question_to_two : native_question {
+  question_to_two() : native_question({.workers = workers}) {}
 };
 
 template <class Pool>
@@ -116,7 +105,7 @@ using on_ours = asio_side<bwos::thread_pool, Shape>;
 
 int main(int count, char** arguments) {
   using namespace bwos::bench;
-  register_side<native_side, native_question>("native");
+  register_side<native_side, question_to_two>("native");
   register_side<on_ours, asio_question<bwos::thread_pool>>("asio_on_bwos");
   register_side<on_asio, asio_question<asio::thread_pool>>("asio");
   return run_benchmarks(count, arguments);

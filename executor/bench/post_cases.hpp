@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is posted and run in the same way on every side of the question `post` (post_bench.cpp,
-// post_tbb_bench.cpp).
+// post_tbb_bench.cpp, and rust/post_tokio for itself).
 //
 // Time per item is time per task, from the first post until join() has returned; making the pool is
 // left out. In `tree` the queue grows to half of all tasks, far above what a worker's own queue
 // holds; in `comb` every second task posts a leaf and its own successor, so that it stays short. In
 // `fan` a task posts 64, the last of which to end posts the next one; `burst` are 1,000 tasks of a
 // microsecond into a pool that sleeps, until the last has ended (500 ns a task where two workers
-// lose nothing). `round_trip` is from one post until its poster, blocked on a
-// condition variable, runs again.
+// lose nothing). In `ping_pong` two tasks post each other in turn: an operation is a hand-over.
+// `wake` is from one post into a pool that sleeps until what was posted runs, `round_trip` until
+// its poster, blocked on a condition variable, runs again.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -16,7 +17,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -25,15 +25,15 @@
 #include <thread>
 #include <utility>
 
+#include "answer.hpp"
 #include "named_bench.hpp"
 
 namespace bwos::bench {
 
-using steady = std::chrono::steady_clock;
 inline constexpr unsigned workers = 2;
 
 inline const std::size_t tasks = std::size_t{1} << (is_quick() ? 14 : 20);
-inline const benchmark::IterationCount round_trips = is_quick() ? 20 : 1'000;
+inline const benchmark::IterationCount questions = is_quick() ? 20 : 1'000;
 
 /// Tasks run, counted by each thread without sharing.
 class ran_here {
@@ -63,26 +63,6 @@ class ran_here {
   static inline std::deque<counter> all;  // of threads that have ended, too
 };
 
-/// Where the thread outside waits, the same way on every side.
-class answer {
- public:
-  void give() {
-    const std::lock_guard guard(lock_);
-    given_ = true;
-    changed_.notify_one();
-  }
-  void take() {
-    std::unique_lock guard(lock_);
-    changed_.wait(guard, [this] { return given_; });
-    given_ = false;
-  }
-
- private:
-  std::mutex lock_;
-  std::condition_variable changed_;
-  bool given_ = false;
-};
-
 /// What a task posts: the tasks [first, last) of those that are left to post.
 struct successors {
   std::size_t first;
@@ -109,6 +89,15 @@ struct comb_shape : shape {
 };
 struct chain_shape : shape {
   static successors of(std::size_t task) { return {task + 1, std::min(task + 2, tasks)}; }
+};
+/// The first two tasks, again and again.
+struct ping_pong_shape : shape {
+  static void begin() { left = tasks; }
+  static successors of(std::size_t task) {
+    if (--left == 0) return {0, 0};
+    return {1 - task, 2 - task};
+  }
+  static inline std::size_t left;  // that of the one that runs
 };
 struct flat_shape : shape {
   static std::size_t from_outside() { return tasks; }
@@ -171,8 +160,9 @@ void post_and_run(benchmark::State& state) {
   state.counters["op_cpu_ns"] = cpu_s * 1e9 / static_cast<double>(all);
 }
 
+/// Until the task runs or, `to_and_fro`, until its poster does again.
 template <class Question>
-void round_trip(benchmark::State& state) {
+void ask_sleepers(benchmark::State& state, bool to_and_fro) {
   Question question;
   for (auto _ : state) {
     // Asio's pool does not say when it sleeps; this is ten times what it takes.
@@ -180,8 +170,9 @@ void round_trip(benchmark::State& state) {
     question.until_parked();
     const auto start = steady::now();
     question.ask();
-    question.reply.take();
-    state.SetIterationTime(std::chrono::duration<double>(steady::now() - start).count());
+    const auto ran = question.reply.take();
+    const auto end = to_and_fro ? steady::now() : ran;
+    state.SetIterationTime(std::chrono::duration<double>(end - start).count());
   }
   state.counters["op_ns"] = ns_per(static_cast<std::size_t>(state.iterations()));
 }
@@ -202,13 +193,17 @@ void register_side(const std::string& name) {
   register_case<Side<tree_shape>, tree_shape>(name, "tree");
   register_case<Side<comb_shape>, comb_shape>(name, "comb");
   register_case<Side<chain_shape>, chain_shape>(name, "chain");
+  register_case<Side<ping_pong_shape>, ping_pong_shape>(name, "ping_pong");
   register_case<Side<flat_shape>, flat_shape>(name, "outside");
   register_case<Side<fan_shape>, fan_shape>(name, "fan");
   register_case<Side<burst_shape>, burst_shape>(name, "burst", 20);
-  benchmark::RegisterBenchmark((name + "/round_trip").c_str(), &round_trip<Question>)
-      ->UseManualTime()
-      ->Iterations(round_trips)
-      ->Unit(benchmark::kMicrosecond);
+  for (const bool to_and_fro : {false, true}) {
+    benchmark::RegisterBenchmark((name + (to_and_fro ? "/round_trip" : "/wake")).c_str(),
+                                 &ask_sleepers<Question>, to_and_fro)
+        ->UseManualTime()
+        ->Iterations(questions)
+        ->Unit(benchmark::kMicrosecond);
+  }
 }
 
 }  // namespace bwos::bench
