@@ -98,6 +98,7 @@ def parse_arguments(kept: str) -> argparse.Namespace:
     add("--resume", type=Path, metavar="FOLDER", help="go on with a run that was stopped, as it was begun")
     add("--list", action="store_true", help="the kept plans")
     add("--build-dir", type=Path, default=REPOSITORY / "build" / "release", help="default build/release")
+    add("--no-page", action="store_true", help="no report.html and no figures: report.py makes them at any time")
     where = parser.add_argument_group("where it runs, if not all on this machine")
     add = where.add_argument
     add("--server", metavar="USER@HOST",
@@ -271,10 +272,11 @@ def begin(arguments: argparse.Namespace, on: Hosts) -> int:
         "same": resume.fingerprint(scenario, copy, build_dir, on, facts),
     }
     progress(f"{scenario.name}: {scenario.question} At most {plan.minutes:g} min -> {folder}")
-    return carry_out(scenario, facts, folder, build_dir, on)
+    return carry_out(scenario, facts, folder, build_dir, on, not arguments.no_page)
 
 
-def go_on(folder: Path, facts: dict, build_dir: Path, on: Hosts) -> int:
+def go_on(arguments: argparse.Namespace, facts: dict, on: Hosts) -> int:
+    folder, build_dir = arguments.resume, arguments.build_dir
     name = facts["scenario"]["name"]
     copy = folder / f"{name}.toml"
     scenario = overridden(plans.load(copy, on.cpus), facts["overrides"])
@@ -286,10 +288,10 @@ def go_on(folder: Path, facts: dict, build_dir: Path, on: Hosts) -> int:
     rates = facts.get("rates", {})
     cells = tuple(replace(cell, rate=rates.get(cell.name, cell.rate)) for cell in scenario.cells)
     progress(f"{name}: goes on in {folder}")
-    return carry_out(replace(scenario, cells=cells), facts, folder, build_dir, on)
+    return carry_out(replace(scenario, cells=cells), facts, folder, build_dir, on, not arguments.no_page)
 
 
-def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path, on: Hosts) -> int:
+def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path, on: Hosts, with_page: bool) -> int:
     """The exit status. When it is interrupted, what was measured until then is reported."""
     overrides = {key: value for key, value in facts["overrides"].items() if value is not None}
     settings = Settings(build_dir, on, overrides.get("realtime", 10), overrides.get("seed", 1))
@@ -310,7 +312,7 @@ def carry_out(scenario: Scenario, facts: dict, folder: Path, build_dir: Path, on
         measurement.close()
         if measurement.records:
             text = report.text(measurement.scenario, measurement.records)
-            progress("\n" + text + "\n" + page.write_after_run(folder))
+            progress("\n" + text + ("\n" + page.write_after_run(folder) if with_page else ""))
         progress(f"kept in {folder}\n")
     if not finished:
         return INTERRUPTED
@@ -346,7 +348,7 @@ def main() -> int:
                 return begin(arguments, on)
         facts = resume.facts_of(arguments.resume)
         with hosts_at(facts.get("places", {})) as on:
-            return go_on(arguments.resume, facts, arguments.build_dir, on)
+            return go_on(arguments, facts, on)
     except (Failed, Lost) as why:
         print(f"error: {why}", file=sys.stderr)
         return 1

@@ -57,13 +57,14 @@ def parse_arguments(known: dict[str, Scenario]) -> argparse.Namespace:
     add("--resume", type=Path, metavar="FOLDER", help="go on with a run that was stopped, as it was begun")
     add("--busy", action="store_true", help="measure though others keep this machine busy")
     add("--quick", action="store_true", help="a round of little work, to see that all of it works; nothing is kept")
+    add("--no-build", action="store_true", help="measure what is built already, as it is")
     given = parser.parse_args()
     for name in given.question:
         if name not in known:
             parser.error(f"{name!r} is no question; there are {', '.join(known)}")
     if given.out and len(given.question) != 1:
         parser.error("--out is of one question's run: name one question")
-    if given.resume and (given.question or given.out or given.rounds or given.only or given.quick):
+    if given.resume and (given.question or given.out or given.rounds or given.only or given.quick or given.no_build):
         parser.error("--resume goes on as the run was begun: no other flag has a place beside it but --busy")
     if given.quick and given.out:
         parser.error("--quick keeps nothing: --out has no place beside it")
@@ -114,6 +115,7 @@ def minutes(one: Scenario, rounds: int | None, only: list[str] | None) -> float:
 def measure(build_dir: Path, words: list[str], quick: bool) -> int:
     """By the load test's own program."""
     environment = os.environ | ({QUICK: "1"} if quick else {})
+    words = [*words, "--rounds", "1", "--no-page"] if quick else words
     command = [sys.executable, str(ROOT / "loadtest" / "run.py"), "--build-dir", str(build_dir), *words]
     with subprocess.Popen(command, env=environment) as child:
         signal.signal(signal.SIGTERM, lambda *_: child.terminate())
@@ -126,14 +128,15 @@ def measure(build_dir: Path, words: list[str], quick: bool) -> int:
 
 def answer(given: argparse.Namespace, known: dict[str, Scenario]) -> int:
     chosen = {name: known[name] for name in given.question}
-    words = ["--rounds", "1" if given.quick else given.rounds] if given.quick or given.rounds else []
+    words = ["--rounds", given.rounds] if given.rounds else []
     if not given.quick:
         rounds = int(given.rounds) if given.rounds else None
         print(f"about {sum(minutes(each, rounds, given.only) for each in chosen.values()):.0f} min, and building", flush=True)
     if why := refusal(given):  # before anything is built, which is a load as well
         print(f"error: {why}", file=sys.stderr)
         return 1
-    build(given.build_dir, list(chosen.values()), given.only)
+    if not given.no_build:
+        build(given.build_dir, list(chosen.values()), given.only)
     failed = False
     with tempfile.TemporaryDirectory() as passing:
         results = Path(passing) if given.quick else RESULTS

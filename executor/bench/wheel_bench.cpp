@@ -16,11 +16,10 @@
 
 #include "base/random.hpp"
 #include "io/timer/wheel.hpp"
+#include "named_bench.hpp"
 
+namespace bwos::bench {
 namespace {
-
-using bwos::timer_entry;
-using bwos::wheel;
 
 constexpr std::int64_t start_ms = 1'234'567;
 
@@ -39,13 +38,18 @@ struct periodic : timer_entry {
   std::int64_t period_ms = 0;
 };
 
-std::int64_t random_due(bwos::random_source& random) {
+std::int64_t random_due(random_source& random) {
   return start_ms + 1 + random.below(60'000);
 }
 
-void wheel_insert_and_erase(benchmark::State& state) {
+void report_pairs(benchmark::State& state) {
+  state.counters["op_ns"] = ns_per(2 * static_cast<std::size_t>(state.iterations()));
+}
+
+/// An entry more is armed and disarmed, two operations.
+void arm_in_wheel(benchmark::State& state) {
   const auto armed = static_cast<std::size_t>(state.range(0));
-  bwos::random_source random(1);
+  random_source random(1);
   wheel timers(start_ms);
   std::vector<passive> entries(armed);
   for (passive& entry : entries) timers.insert(entry, random_due(random));
@@ -55,13 +59,13 @@ void wheel_insert_and_erase(benchmark::State& state) {
     timers.erase(extra);
     benchmark::ClobberMemory();
   }
+  report_pairs(state);
   timers.drain([](timer_entry&) {});
 }
-BENCHMARK(wheel_insert_and_erase)->Arg(0)->Arg(1000)->Arg(100'000);
 
-void set_insert_and_erase(benchmark::State& state) {
+void arm_in_set(benchmark::State& state) {
   const auto armed = static_cast<std::size_t>(state.range(0));
-  bwos::random_source random(1);
+  random_source random(1);
   std::set<std::pair<std::int64_t, const void*>> timers;
   std::vector<passive> entries(armed);
   for (passive& entry : entries) timers.emplace(random_due(random), &entry);
@@ -70,13 +74,13 @@ void set_insert_and_erase(benchmark::State& state) {
     timers.erase(timers.emplace(random_due(random), &extra).first);
     benchmark::ClobberMemory();
   }
+  report_pairs(state);
 }
-BENCHMARK(set_insert_and_erase)->Arg(0)->Arg(1000)->Arg(100'000);
 
 /// Time per deadline that fires and is armed again, sorting into lower levels included.
-void wheel_re_arm(benchmark::State& state) {
+void fire(benchmark::State& state) {
   const auto armed = static_cast<std::size_t>(state.range(0));
-  bwos::random_source random(1);
+  random_source random(1);
   wheel timers(start_ms);
   std::vector<periodic> entries(armed);
   for (periodic& entry : entries) {
@@ -85,15 +89,14 @@ void wheel_re_arm(benchmark::State& state) {
     timers.insert(entry, start_ms + entry.period_ms);
   }
   std::int64_t now = start_ms;
-  std::int64_t fired = 0;
-  for (auto _ : state) fired += static_cast<std::int64_t>(timers.advance(++now));
-  state.SetItemsProcessed(fired);
+  std::size_t fired = 0;
+  for (auto _ : state) fired += timers.advance(++now);
+  state.counters["op_ns"] = ns_per(fired);
   timers.drain([](timer_entry&) {});
 }
-BENCHMARK(wheel_re_arm)->Arg(1000)->Arg(100'000);
 
 /// What every turn of a worker pays: nothing is due.
-void wheel_advance_within_a_tick(benchmark::State& state) {
+void look(benchmark::State& state) {
   wheel timers(start_ms);
   passive entry;
   timers.insert(entry, start_ms + 30'000);
@@ -103,10 +106,22 @@ void wheel_advance_within_a_tick(benchmark::State& state) {
     benchmark::DoNotOptimize(timers.next_due(start_ms));
     benchmark::ClobberMemory();
   }
+  state.counters["op_ns"] = ns_per(static_cast<std::size_t>(state.iterations()));
   timers.erase(entry);
 }
-BENCHMARK(wheel_advance_within_a_tick);
 
 }  // namespace
+}  // namespace bwos::bench
 
-BENCHMARK_MAIN();
+int main(int count, char** arguments) {
+  using namespace bwos::bench;
+  for (const std::int64_t armed : {1, 1'000, 100'000}) {
+    benchmark::RegisterBenchmark("wheel/arm", &arm_in_wheel)->Arg(armed);
+    benchmark::RegisterBenchmark("set/arm", &arm_in_set)->Arg(armed);
+  }
+  for (const std::int64_t armed : {1'000, 100'000}) {
+    benchmark::RegisterBenchmark("wheel/fire", &fire)->Arg(armed);
+  }
+  benchmark::RegisterBenchmark("wheel/look", &look);
+  return run_benchmarks(count, arguments);
+}

@@ -55,6 +55,11 @@ class Output(unittest.TestCase):
         self.assertEqual(tools.parse_program(self.LINES, True), {"op_ns": 1, "answer": "7", "op_cpu_ns": 5})
         self.assertEqual(tools.parse_program('{"op_ns": 3}', False), {"op_ns": 3})
 
+    def test_percentiles_count_and_what_is_no_metric_does_not(self):
+        line = '{"op_ns": 3, "p50_us": 1, "p99_us": 9, "late_p99_us": 2, "slow_p99_us": 4, "left_out": 5}'
+        metrics = {"op_ns": 3, "p50_us": 1, "p99_us": 9, "late_p99_us": 2, "slow_p99_us": 4}
+        self.assertEqual(tools.parse_program(line, False), metrics)
+
     def test_repetitions_come_to_one_answer(self):
         with self.assertRaisesRegex(Failed, "it came to 7 and to 8"):
             tools.parse_program('{"op_ns": 3, "answer": 7}\n{"op_ns": 3, "answer": 8}\n', False)
@@ -142,6 +147,12 @@ class Runs(unittest.TestCase):
         self.assertRegex(report, r"theirs +3 +4.00 ")
         self.assertIn("n30 (n 30); median", report)
 
+    def test_the_page_can_be_left_out(self):
+        code, said = self.run_plan("--rounds", "1", "--no-page")
+        self.assertEqual(code, 0, said)
+        self.assertIn("n30 (n 30); median", said)
+        self.assertFalse((self.out / "report.html").exists())
+
     def test_sides_that_come_to_other_answers_have_no_figure(self):
         self.program(FAKE.replace("ANSWER", "'$([ \"$1\" = 2.0 ] && echo 7 || echo 8)'"))
         code, said = self.run_plan("--rounds", "1")
@@ -166,6 +177,7 @@ class Questions(unittest.TestCase):
             (["--out", "x"], "--out is of one question's run: name one question"),
             (["--resume", "x", "post"], "--resume goes on as the run was begun"),
             (["--resume", "x", "--quick"], "--resume goes on as the run was begun"),
+            (["--resume", "x", "--no-build"], "--resume goes on as the run was begun"),
             (["post", "--quick", "--out", "x"], "--quick keeps nothing"),
             (["--quick", "--rounds", "3"], "--quick is one round"),
             (["--rounds", "x"], "--rounds x: it must be a whole number of 1 or more"),

@@ -106,13 +106,13 @@ options options_of(const plan& how) {
   options result;
   result.workers = how.workers;
   result.reactor = how.reactor;
-  result.pin = is_pinned();
+  result.pin = true;
   if (!how.slices) result.slice = std::chrono::seconds(1);
   return result;
 }
 
 std::vector<samples> events_beside(const plan& how, std::size_t count) {
-  std::vector<samples> taken{{"event", {}}, {"poster", {}}, {"handler", {}}};
+  std::vector<samples> taken{{"", {}}, {"late_", {}}, {"slow_", {}}};  // events, poster, handlers
   std::vector<event> events(count);
   std::latch left(static_cast<std::ptrdiff_t>(count));
   std::vector<std::vector<double>> handled(how.workers);

@@ -34,7 +34,7 @@ pool& workers_here(unsigned count) {
     options how;
     how.workers = count;
     how.reactor = reactor_kind::none;
-    how.pin = is_pinned();
+    how.pin = true;
     return how;
   }());
   return here;
@@ -291,7 +291,7 @@ class futex_hand_off {
 
 template <class Take>
 sampled_case from_outside(const char* name, Take take) {
-  return {name, [=](std::size_t n) { return std::vector{take_samples(name, n, take)}; }};
+  return {name, [=](std::size_t n) { return take_samples(n, take); }};
 }
 
 /// Each sample is a task of its own.
@@ -309,14 +309,6 @@ sampled_case once_asleep(const char* name, unsigned workers, Root root) {
   });
 }
 
-sampled_case with_ideal(sampled_case leaves, unsigned workers) {
-  return {leaves.name, [=](std::size_t n) {
-            std::vector<samples> taken = leaves.take(n);
-            taken.push_back(ideal_of_leaves(workers));
-            return taken;
-          }};
-}
-
 /// As a function of no arguments, for sync_wait.
 template <class Function, class... Argument>
 auto call_of(Function function, Argument... arguments) {
@@ -327,7 +319,7 @@ flavour of_coroutines(unsigned workers) {
   using namespace coroutines;
   return {"coroutines",
           {},
-          {with_ideal(once_asleep("leaves", workers, [](pool&) { return leaves(); }), workers),
+          {once_asleep("leaves", workers, [](pool&) { return leaves(); }),
            on_workers("waiting", workers, [](pool& on) { return waiting(on, false); }),
            on_workers("waiting_parked", workers, [](pool& on) { return waiting(on, true); }),
            once_asleep("burst", workers, [](pool&) { return burst(); }),
@@ -339,7 +331,7 @@ flavour of_groups(unsigned workers) {
   return {
       "task_group",
       {},
-      {with_ideal(once_asleep("leaves", workers, call_of(leaves)), workers),
+      {once_asleep("leaves", workers, call_of(leaves)),
        on_workers("waiting", workers, call_of(waiting, false)),
        on_workers("waiting_parked", workers, call_of(waiting, true)),
        once_asleep("burst", workers, call_of(burst)), on_workers("wake", workers, call_of(wake))}};
@@ -349,7 +341,7 @@ flavour of_loops(unsigned workers) {
   using namespace loops;
   return {"parallel_for",
           {},
-          {with_ideal(once_asleep("leaves", workers, call_of(leaves)), workers),
+          {once_asleep("leaves", workers, call_of(leaves)),
            once_asleep("burst", workers, call_of(burst))}};
 }
 
@@ -360,15 +352,14 @@ std::vector<flavour> start_side(unsigned workers) {
     std::fprintf(stderr, "nobody waits for another one of %u workers\n", workers);
     std::exit(2);
   }
-  std::vector<flavour> all{
-      of_coroutines(workers),
-      of_groups(workers),
-      of_loops(workers),
-      {"calls", {}, {from_outside("burst", [] { return burst_of_calls(); })}},
-      {"futex", {}, {{"wake", [](std::size_t n) {
-                        futex_hand_off between;
-                        return std::vector{take_samples("wake", n, [&] { return between.wake(); })};
-                      }}}}};
+  std::vector<flavour> all{of_coroutines(workers),
+                           of_groups(workers),
+                           of_loops(workers),
+                           {"calls", {}, {from_outside("burst", [] { return burst_of_calls(); })}},
+                           {"futex", {}, {{"wake", [](std::size_t n) {
+                                             futex_hand_off between;
+                                             return take_samples(n, [&] { return between.wake(); });
+                                           }}}}};
   for (flavour& each : beside_flavours(workers)) all.push_back(std::move(each));
   return all;
 }

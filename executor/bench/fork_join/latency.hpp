@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sides that fork_latency.py runs measure with: a clock, work of a known length, and
+// What the sides of the question `fork-latency` measure with: a clock, work of a known length, and
 // samples. And the parameters of the cases that more than one side has.
 #pragma once
 
@@ -12,8 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -66,13 +64,9 @@ inline std::uint64_t compute(std::uint64_t seed, unsigned rounds) noexcept {
   return seed;
 }
 
+/// The calling thread, to the i-th processor of those that the process had when it came here first.
 /// Workers keep to a processor each, so that what is measured is not where the kernel puts a thread
 /// that is woken: some put it beside the one that wakes it, however idle the others are.
-inline bool is_pinned() noexcept {
-  static const bool pinned = std::getenv("FORK_LATENCY_UNPINNED") == nullptr;
-  return pinned;
-}
-/// The calling thread, to the i-th processor of those that the process had when it came here first.
 inline void pin_here(unsigned index) noexcept {
   static const std::vector<int> processors = [] {
     cpu_set_t all;
@@ -83,7 +77,7 @@ inline void pin_here(unsigned index) noexcept {
     }
     return result;
   }();
-  if (!is_pinned() || processors.empty()) return;
+  if (processors.empty()) return;
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(processors[index % processors.size()], &one);
@@ -128,32 +122,26 @@ class stolen_time {
 };
 
 /// `take` gives microseconds, `count` times, and once before, in vain. Left out is what was taken
-/// while the hypervisor ran others.
+/// while the hypervisor ran others, unless that is all.
 template <class Take>
-samples take_samples(std::string name, std::size_t count, const Take& take) {
-  samples result{.name = std::move(name), .us = {}};
+std::vector<samples> take_samples(std::size_t count, const Take& take) {
+  samples result;
+  std::vector<double> disturbed;
   const stolen_time stolen;
   take();
   for (std::size_t i = 0; i < count; ++i) {
     const unsigned long long before = stolen.ticks();
     const double us = take();
-    if (stolen.ticks() == before) {
-      result.us.push_back(us);
-    } else {
-      ++result.left_out;
-    }
+    (stolen.ticks() == before ? result.us : disturbed).push_back(us);
   }
-  return result;
+  result.left_out = disturbed.size();
+  if (result.us.empty()) result.us = std::move(disturbed);
+  return {std::move(result)};
 }
 
 /// leaves: so many of such a length, forked by one task.
 inline constexpr int leaf_count = 20;
 inline constexpr nanoseconds leaf_length = 2 * millisecond;
-/// What they take where nobody waits.
-inline samples ideal_of_leaves(unsigned workers) {
-  const unsigned of_the_busiest = (leaf_count + workers - 1) / workers;
-  return {.name = "ideal", .us = {us_between(0, of_the_busiest * leaf_length)}};
-}
 
 /// burst: so many tasks of about a microsecond, forked by one task.
 inline constexpr int burst_count = 1'000;

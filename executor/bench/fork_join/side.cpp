@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "side.hpp"
 
-#include <time.h>
-
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "../measure.hpp"
 #include "cases.hpp"
 
 namespace {
-
-double seconds(clockid_t which) {
-  timespec now{};
-  ::clock_gettime(which, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 /// The most memory that the process has had, in KiB; getrusage(2) counts what started it, too.
 long memory_peak() {
@@ -45,11 +39,11 @@ std::uint64_t tasks_of(const std::string& name, std::uint64_t n, std::uint64_t a
 void measure(const bwos::bench::measured_case& each, std::uint64_t n, int repetitions) {
   each.run(n);  // its memory is there, its workers have started
   for (int i = 0; i < repetitions; ++i) {
-    const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
-    const double wall = seconds(CLOCK_MONOTONIC);
+    const double cpu = bwos::bench::cpu_seconds();
+    const double wall = bwos::bench::seconds(CLOCK_MONOTONIC);
     const std::uint64_t answer = each.run(n);
-    const double wall_s = seconds(CLOCK_MONOTONIC) - wall;
-    const double cpu_s = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    const double wall_s = bwos::bench::seconds(CLOCK_MONOTONIC) - wall;
+    const double cpu_s = bwos::bench::cpu_seconds() - cpu;
     const auto tasks = static_cast<double>(tasks_of(each.name, n, answer));
     std::printf("{\"op_ns\": %.4f, \"op_cpu_ns\": %.4f, \"answer\": %llu, \"peak_rss_kib\": %ld}\n",
                 wall_s * 1e9 / tasks, cpu_s * 1e9 / tasks, static_cast<unsigned long long>(answer),
@@ -57,16 +51,18 @@ void measure(const bwos::bench::measured_case& each, std::uint64_t n, int repeti
   }
 }
 
-void sample(const bwos::bench::sampled_case& each, std::size_t n) {
-  for (const bwos::bench::samples& taken : each.take(n)) {
-    std::printf("{\"name\": \"%s\", \"left_out\": %zu, \"us\": [", taken.name.c_str(),
-                taken.left_out);
-    const char* between = "";
-    for (const double us : taken.us) {
-      std::printf("%s%.3f", between, us);
-      between = ", ";
+void sample(const bwos::bench::sampled_case& each, std::size_t n, int repetitions) {
+  for (int i = 0; i < repetitions; ++i) {
+    const std::vector<bwos::bench::samples> taken = each.take(n);
+    std::printf("{\"op_ns\": %.1f", bwos::bench::quantile(taken.front().us, 0.5) * 1e3);
+    for (const auto& [prefix, us, left_out] : taken) {
+      if (us.size() < 2) continue;
+      for (const int percent : {50, 99}) {
+        std::printf(", \"%sp%d_us\": %.3f", prefix.c_str(), percent,
+                    bwos::bench::quantile(us, percent / 100.0));
+      }
     }
-    std::printf("]}\n");
+    std::printf(", \"left_out\": %zu}\n", taken.front().left_out);
   }
 }
 
@@ -79,28 +75,27 @@ void sample(const bwos::bench::sampled_case& each, std::size_t n) {
 
 int main(int count, char** arguments) {
   if (count != 5 && count != 6) {
-    std::fprintf(
-        stderr,
-        "usage: %s <flavour> <case> <n> <workers> [repetitions]\n"
-        "prints a line of JSON for each repetition, or for each set of n samples that a case\n"
-        "takes; questions/fork-join.toml and fork_latency.py know flavours and cases\n",
-        arguments[0]);
+    std::fprintf(stderr,
+                 "usage: %s <flavour> <case> <n> <workers> [repetitions]\n"
+                 "prints a line of JSON for each repetition; flavours and cases are those of\n"
+                 "questions/fork-join.toml and questions/fork-latency.toml\n",
+                 arguments[0]);
     return 2;
   }
-  const bool quick = std::getenv("BWOS_BENCH_QUICK") != nullptr;  // run.py --quick
-  const std::uint64_t n = std::strtoull(arguments[3], nullptr, 10) / (quick ? 2 : 1);
+  const bool quick = bwos::bench::is_quick();
+  const std::uint64_t n = std::strtoull(arguments[3], nullptr, 10);
   const auto workers = static_cast<unsigned>(std::strtoul(arguments[4], nullptr, 10));
   const int repetitions = count == 6 && !quick ? std::atoi(arguments[5]) : 1;
   for (const bwos::bench::flavour& flavour : bwos::bench::start_side(workers)) {
     if (flavour.name != arguments[1]) continue;
     for (const bwos::bench::measured_case& each : flavour.cases) {
       if (each.name != arguments[2]) continue;
-      measure(each, n, repetitions);
+      measure(each, quick ? n / 2 : n, repetitions);
       end();
     }
     for (const bwos::bench::sampled_case& each : flavour.sampled) {
       if (each.name != arguments[2]) continue;
-      sample(each, n);
+      sample(each, quick ? std::min<std::uint64_t>(n, 5) : n, repetitions);
       end();
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One side of the fork-join benchmarks: a program that runs a case on one library and prints lines
-// of JSON. run.py and fork_latency.py run the sides in turn.
+// One side of the questions `fork-join` and `fork-latency`: a program that runs a case on one
+// library and prints lines of JSON.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ struct measured_case {
   std::function<std::uint64_t(std::uint64_t n)> run;  ///< The answer.
 };
 
-/// Times that a case has measured itself: a line.
+/// Times that a case has measured itself.
 struct samples {
-  std::string name;
+  std::string prefix;  ///< Of the metrics' names; nothing for what the case is about.
   std::vector<double> us;
   std::size_t left_out = 0;  ///< More were taken while the hypervisor ran others: not among them.
 };
 struct sampled_case {
-  std::string name;                                         ///< As fork_latency.py knows it.
-  std::function<std::vector<samples>(std::size_t n)> take;  ///< So many of each.
+  std::string name;                                         ///< As the question knows it.
+  std::function<std::vector<samples>(std::size_t n)> take;  ///< So many, of what it is about first.
 };
 
 /// The library's workers are ready when this returns, or by the first case; they end with the

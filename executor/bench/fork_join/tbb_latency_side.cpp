@@ -50,12 +50,9 @@ std::vector<flavour> start_side(unsigned workers) {
   return {{"task_group",
            {},
            {{"leaves",
-             [=](std::size_t n) {
-               return std::vector{take_samples("leaves", n, [&] { return once_asleep(&leaves); }),
-                                  ideal_of_leaves(workers)};
-             }},
+             [=](std::size_t n) { return take_samples(n, [=] { return once_asleep(&leaves); }); }},
             {"burst", [=](std::size_t n) {
-               return std::vector{take_samples("burst", n, [&] { return once_asleep(&burst); })};
+               return take_samples(n, [=] { return once_asleep(&burst); });
              }}}}};
 }
 
