@@ -3,22 +3,17 @@
 // work? Expected: `lifo` of 8 blocks of 1,024 within 1.25 times a sequential stack, of 128 of 64
 // within 1.35; `fork`, two stores and a compare more, below half of a Chase-Lev deque with its
 // fence. Refuted by lifo 128x64 above 1.5 times `stack`, or by a fork 128x64 above `chase_lev`.
-//
-// op_ns is the time of one operation (a put or a get). A memory clobber after each keeps the
-// queue's state out of registers, as in a worker that runs tasks between two operations. All shapes
-// hold 8,192 entries. `alone` fills and drains; `pairs` puts and gets one entry above ten others,
-// as fork-join does.
+// All shapes hold 8,192 entries, but those that differ in the number of blocks.
 #include <benchmark/benchmark.h>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <string>
 
 #include <bwos/queue/fork_queue.hpp>
 #include <bwos/queue/lifo_queue.hpp>
+#include "abp_deque.hpp"
 #include "queue_bench.hpp"
 
 namespace bwos::bench {
@@ -84,6 +79,10 @@ class chase_lev {
     return won;
   }
 
+  bool sample() const {
+    return top_.load(std::memory_order_relaxed) < bottom_.load(std::memory_order_relaxed);
+  }
+
   steal_result steal(value* out, std::size_t) {
     std::int64_t top = top_.load(std::memory_order_acquire);
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -111,45 +110,8 @@ struct fork_without_membarrier : fork_queue<value, Entries, Blocks> {
   fork_without_membarrier() : fork_queue<value, Entries, Blocks>(false) {}
 };
 
-template <class Queue>
-void owner_in_pairs(benchmark::State& state) {
-  const auto queue = std::make_unique<Queue>();
-  auto& owner = queue->as_owner();
-  for (value v = 0; v < 10; ++v) owner.put(v);
-  std::size_t operations = 0;
-  for (auto _ : state) {
-    for (value v = 0; v < 1000; ++v) {
-      owner.put(v);
-      benchmark::ClobberMemory();
-      value got = 0;
-      owner.get(got);
-      benchmark::DoNotOptimize(got);
-      benchmark::ClobberMemory();
-    }
-    operations += 2000;
-  }
-  report(state, operations);
-}
-
-/// Range: the share of all that the thief may take, in %.
-template <class Queue>
-void owner_with_thief(benchmark::State& state) {
-  owner_beside_thief<Queue>(state, state.range(0), [](Queue& queue, value* batch) {
-    auto&& thief = queue.as_thief();
-    return thief.steal(batch, Queue::block_entries).count;
-  });
-}
-
-template <class Queue>
-void add(const std::string& name) {
-  benchmark::RegisterBenchmark((name + "/alone").c_str(), &owner_alone<Queue>);
-  benchmark::RegisterBenchmark((name + "/pairs").c_str(), &owner_in_pairs<Queue>);
-  if constexpr (requires(Queue& queue) { queue.as_thief(); }) {
-    benchmark::RegisterBenchmark((name + "/thief").c_str(), &owner_with_thief<Queue>)
-        ->ArgsProduct({{1, 5, 10, 20, 30}})
-        ->UseRealTime();
-  }
-}
+template <std::size_t Entries, std::size_t Blocks>
+using shape = lifo_queue<value, Entries, Blocks>;
 
 }  // namespace
 }  // namespace bwos::bench
@@ -158,12 +120,14 @@ int main(int count, char** arguments) {
   using namespace bwos;
   using namespace bwos::bench;
   add<stack>("stack");
-  add<lifo_queue<value, 1024, 8>>("lifo_8x1024");
-  add<lifo_queue<value, 64, 128>>("lifo_128x64");
+  add<shape<1024, 8>>("lifo_8x1024");
+  add<shape<64, 128>>("lifo_128x64");
   add<fork_queue<value, 1024, 8>>("fork_8x1024");
   add<fork_queue<value, 64, 128>>("fork_128x64");
   add<fork_without_membarrier<64, 128>>("fork_128x64_without_membarrier");
   add<chase_lev<false>>("chase_lev_fence");
   add<chase_lev<true>>("chase_lev_exchange");
+  add<abp_deque<value, capacity>>("abp");
+  add_shapes<shape>("lifo");
   return run_benchmarks(count, arguments);
 }
