@@ -27,8 +27,8 @@
 //   pairs                puts and gets one entry above ten others, as fork-join does
 //   thief/MAX/PERCENT    fills and drains beside a thief that takes so much of what is put at most,
 //                        and so many entries at once
-//   steals/NS            the same, the thief takes one entry, and rests so long before the next
-//   looks/NS             the same, the thief only looks whether there is something
+//   steals/NS            the same, but the thief takes one entry, and rests so long before the next
+//   looks/NS             the same, but the thief only looks whether there is something
 
 namespace bwos::bench {
 
@@ -190,7 +190,7 @@ void owner_beside_thief(benchmark::State& state, std::int64_t max, std::int64_t 
   });
 }
 
-/// When something is due that is done again and again with rests between.
+/// Says when a thief may go on that rests after each of its acts.
 class rests {
   using clock = std::chrono::steady_clock;
 
