@@ -134,10 +134,7 @@ template <std::size_t Forked>
 std::uint64_t queens(board placed, std::size_t row, std::size_t size) {
   if (row == size || row == Forked) return queens_from(placed, row, size);
   board columns;
-  std::size_t fitting = 0;
-  for (std::size_t column = 0; column < size; ++column) {
-    if (queen_fits(placed, row, column)) columns[fitting++] = static_cast<std::uint8_t>(column);
-  }
+  const std::size_t fitting = fitting_columns(placed, row, size, columns);
   if (fitting == 0) return 0;
   return sum_of(0, fitting, [&](std::uint64_t i) {
     board next = placed;

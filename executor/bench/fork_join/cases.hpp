@@ -61,6 +61,15 @@ inline bool queen_fits(const board& queens, std::size_t row, std::size_t column)
   }
   return true;
 }
+/// Those of the row where a queen fits, and how many they are.
+inline std::size_t fitting_columns(const board& queens, std::size_t row, std::size_t size,
+                                   board& columns) {
+  std::size_t fitting = 0;
+  for (std::size_t column = 0; column < size; ++column) {
+    if (queen_fits(queens, row, column)) columns[fitting++] = static_cast<std::uint8_t>(column);
+  }
+  return fitting;
+}
 // The work of a leaf is the same machine code on each side.
 [[gnu::noinline]] inline std::uint64_t queens_from(board& queens, std::size_t row,
                                                    std::size_t size) {

@@ -5,6 +5,7 @@
 
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include "cases.hpp"
 #include "side.hpp"
@@ -14,7 +15,8 @@ namespace {
 
 std::optional<exec::static_thread_pool> on;
 
-/// After a co_await it goes on where it is resumed, not by another way through the pool's queues.
+/// What has forked goes on where the last child has ended; a scheduler of its own would be another
+/// way through the pool's queues.
 struct without_affinity {
   using start_scheduler_type = stdexec::inline_scheduler;
 };
@@ -67,10 +69,7 @@ template <std::size_t Forked>
 task<std::uint64_t> queens(board placed, std::size_t row, std::size_t size) {
   if (row == size || row == Forked) co_return queens_from(placed, row, size);
   board columns;
-  std::size_t fitting = 0;
-  for (std::size_t column = 0; column < size; ++column) {
-    if (queen_fits(placed, row, column)) columns[fitting++] = static_cast<std::uint8_t>(column);
-  }
+  const std::size_t fitting = fitting_columns(placed, row, size, columns);
   co_return co_await sum_of(fitting, [&](std::uint64_t i) {
     placed[row] = columns[i];
     return queens<Forked>(placed, row + 1, size);

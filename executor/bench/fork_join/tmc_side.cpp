@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As its author has it in runtime-benchmarks: one priority, frames without destructors to run,
-// and the topology as hwloc knows it.
+// The options that its author builds it with for runtime-benchmarks.
 #define TMC_PRIORITY_COUNT 1
 #define TMC_TRIVIAL_TASK
 #define TMC_USE_HWLOC
