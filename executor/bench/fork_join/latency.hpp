@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sides of the question `fork-latency` measure with: a clock, work of a known length, and
-// samples. And the parameters of the cases that more than one side has.
+// What the sides of `fork-latency` and `fork-events` measure with: a clock, work of a known length,
+// and samples. And the parameters of the cases that more than one side has.
 #pragma once
 
 #include <fcntl.h>

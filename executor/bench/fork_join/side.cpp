@@ -75,11 +75,12 @@ void sample(const bwos::bench::sampled_case& each, std::size_t n, int repetition
 
 int main(int count, char** arguments) {
   if (count != 5 && count != 6) {
-    std::fprintf(stderr,
-                 "usage: %s <flavour> <case> <n> <workers> [repetitions]\n"
-                 "prints a line of JSON for each repetition; flavours and cases are those of\n"
-                 "questions/fork-join.toml and questions/fork-latency.toml\n",
-                 arguments[0]);
+    std::fprintf(
+        stderr,
+        "usage: %s <flavour> <case> <n> <workers> [repetitions]\n"
+        "prints a line of JSON for each repetition; questions/fork-*.toml know flavours and\n"
+        "cases\n",
+        arguments[0]);
     return 2;
   }
   const bool quick = bwos::bench::is_quick();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One side of the questions `fork-join` and `fork-latency`: a program that runs a case on one
-// library and prints lines of JSON.
+// One side of the questions `fork-*`: a program that runs a case on one library and prints lines of
+// JSON.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct measured_case {
 
 /// Times that a case has measured itself.
 struct samples {
-  std::string prefix;  ///< Of the metrics' names; nothing for what the case is about.
+  std::string prefix;  ///< As in late_p99_us; nothing for what the case is about.
   std::vector<double> us;
   std::size_t left_out = 0;  ///< More were taken while the hypervisor ran others: not among them.
 };
