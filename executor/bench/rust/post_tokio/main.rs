@@ -89,8 +89,8 @@ fn post(task: usize, successors: impl Successors) {
 }
 
 // From the first post until all `count` tasks have run: time, and CPU of all threads. A runtime has
-// no way to wait for tasks that nobody joins, and to track each would cost more than to run it. So
-// a worker that has nothing left looks whether all have run.
+// no way to wait for tasks that nobody joins, and a TaskTracker would burden each of them. So a
+// worker that has nothing left looks whether all have run.
 fn once(count: usize, into_sleepers: bool, begin: impl FnOnce()) -> (Duration, Duration) {
     let runtime = runtime(move || {
         let ran = RAN_HERE.take();
@@ -162,6 +162,7 @@ fn burst() {
     report(20, BURST, || once(BURST, true, || (0..BURST).for_each(|task| post(task, work))));
 }
 
+// A post would make a task anew; these two live on, and wake each other.
 async fn play(mine: &'static Notify, other: &'static Notify, turns: usize) {
     for _ in 0..turns {
         mine.notified().await;
