@@ -87,6 +87,22 @@ fork_task<> multiply(const float* a, const float* b, float* c, std::size_t size,
   }
 }
 
+fork_task<std::uint64_t> walk(std::uint64_t children, unsigned depth) {
+  if (depth == 0) co_return 1;
+  std::uint64_t sum = 1;
+  for (const std::uint64_t each : co_await when_all(
+           std::views::iota(std::uint64_t{0}, children) |
+           std::views::transform([=](std::uint64_t) { return walk(children, depth - 1); }))) {
+    sum += each;
+  }
+  co_return sum;
+}
+
+fork_task<> search(knapsack& in, knapsack::node at) {
+  if (!in.is_promising(at)) co_return;
+  co_await fork_join(search(in, in.with(at)), search(in, in.without(at)));
+}
+
 fork_task<std::uint64_t> deep(std::uint64_t levels) {
   if (levels == 0) co_return 0;
   co_return 1 + co_await deep(levels - 1);
@@ -168,6 +184,16 @@ void multiply(const float* a, const float* b, float* c, std::size_t size, std::s
   }
 }
 
+std::uint64_t walk(std::uint64_t children, unsigned depth) {
+  if (depth == 0) return 1;
+  return 1 + sum_of(0, children, [=](std::uint64_t) { return walk(children, depth - 1); });
+}
+
+void search(knapsack& in, knapsack::node at) {
+  if (!in.is_promising(at)) return;
+  invoke([&] { search(in, in.with(at)); }, [&] { search(in, in.without(at)); });
+}
+
 }  // namespace functions
 
 }  // namespace
@@ -202,6 +228,13 @@ std::vector<flavour> start_side(unsigned workers) {
              sync_wait(on, coroutines::multiply(a, b, c, n, n));
            });
          }},
+        {"knapsack",
+         [](std::uint64_t n) {
+           knapsack in(n);
+           sync_wait(on, coroutines::search(in, in.root()));
+           return in.best();
+         }},
+        {"walk", [](std::uint64_t n) { return sync_wait(on, coroutines::walk(n, walk_depth)); }},
         {"deep", [](std::uint64_t n) { return sync_wait(on, coroutines::deep(n)); }}}});
   result.push_back(
       {"invoke",
@@ -228,10 +261,20 @@ std::vector<flavour> start_side(unsigned workers) {
              sync_wait(on, [=] { functions::sort(first, last); });
            });
          }},
-        {"product", [](std::uint64_t n) {
+        {"product",
+         [](std::uint64_t n) {
            return product(n, [n](const float* a, const float* b, float* c) {
              sync_wait(on, [=] { functions::multiply(a, b, c, n, n); });
            });
+         }},
+        {"knapsack",
+         [](std::uint64_t n) {
+           knapsack in(n);
+           sync_wait(on, [&in] { functions::search(in, in.root()); });
+           return in.best();
+         }},
+        {"walk", [](std::uint64_t n) {
+           return sync_wait(on, [n] { return functions::walk(n, walk_depth); });
          }}}});
   return result;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -70,9 +71,9 @@ inline std::size_t fitting_columns(const board& queens, std::size_t row, std::si
   }
   return fitting;
 }
-// The work of a leaf is the same machine code on each side.
-[[gnu::noinline]] inline std::uint64_t queens_from(board& queens, std::size_t row,
-                                                   std::size_t size) {
+// The work of a leaf is the same machine code on each side, and lies there in the same way.
+[[gnu::noinline, gnu::aligned(64)]] inline std::uint64_t queens_from(board& queens, std::size_t row,
+                                                                     std::size_t size) {
   if (row == size) return 1;
   std::uint64_t sum = 0;
   for (std::size_t column = 0; column < size; ++column) {
@@ -102,8 +103,9 @@ std::uint64_t sorted(std::uint64_t count, const Sort& sort) {
 
 /// c += a * b of square blocks in matrices of `stride`.
 inline constexpr std::size_t product_leaf = 32;
-[[gnu::noinline]] inline void multiply_leaf(const float* a, const float* b, float* c,
-                                            std::size_t size, std::size_t stride) {
+[[gnu::noinline, gnu::aligned(64)]] inline void multiply_leaf(const float* a, const float* b,
+                                                              float* c, std::size_t size,
+                                                              std::size_t stride) {
   for (std::size_t i = 0; i < size; ++i) {
     for (std::size_t k = 0; k < size; ++k) {
       const float factor = a[i * stride + k];
@@ -120,5 +122,67 @@ std::uint64_t product(std::uint64_t size, const Multiply& multiply) {
   multiply(a.data(), b.data(), c.data());
   return static_cast<std::uint64_t>(c[size + 1]);
 }
+
+/// The 0-1 knapsack problem by branch and bound: from a node a task goes on with an item, and
+/// another one without it. Values are the weights, which are even, and the capacity is odd, so that
+/// the bound stays above what can be had: in whatever order nodes are visited, they are the same
+/// but for a handful.
+class knapsack {
+ public:
+  struct node {
+    std::size_t item = 0;   ///< The next one to decide about.
+    std::int64_t room = 0;  ///< Below 0: what was taken is too heavy.
+    std::int64_t value = 0;
+  };
+
+  explicit knapsack(std::size_t count) : items_(count) {
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto weight = static_cast<std::int64_t>(2 + 2 * (uts::mix(i) % 1000));
+      items_[i] = {weight, weight};
+      sum += weight;
+    }
+    root_.room = sum / 2 | 1;
+  }
+  [[nodiscard]] node root() const { return root_; }
+  [[nodiscard]] node with(node at) const {
+    const auto [weight, value] = items_[at.item];
+    return {at.item + 1, at.room - weight, at.value + value};
+  }
+  [[nodiscard]] static node without(node at) { return {at.item + 1, at.room, at.value}; }
+
+  /// Whether a node below this one may be better than all so far, this one included.
+  [[gnu::noinline, gnu::aligned(64)]] bool is_promising(node at) {
+    if (at.room < 0) return false;
+    std::int64_t best = best_.load(std::memory_order_relaxed);
+    while (best < at.value &&
+           !best_.compare_exchange_weak(best, at.value, std::memory_order_relaxed)) {
+    }
+    return bound(at) > best_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t best() const { return static_cast<std::uint64_t>(best_.load()); }
+
+ private:
+  struct item {
+    std::int64_t weight;
+    std::int64_t value;
+  };
+
+  /// As if a part of an item could be taken.
+  [[nodiscard]] std::int64_t bound(node at) const {
+    for (; at.item != items_.size(); at = with(at)) {
+      const auto [weight, value] = items_[at.item];
+      if (weight > at.room) return at.value + value * at.room / weight;
+    }
+    return at.value;
+  }
+
+  std::vector<item> items_;  // bound() needs those of more value for their weight first
+  node root_;
+  std::atomic<std::int64_t> best_{0};
+};
+
+/// Levels of tasks below the root, each of which has the same number of children.
+inline constexpr unsigned walk_depth = 3;
 
 }  // namespace bwos::bench

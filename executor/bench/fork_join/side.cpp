@@ -27,7 +27,7 @@ long memory_peak() {
 /// What a case's time is divided by.
 std::uint64_t tasks_of(const std::string& name, std::uint64_t n, std::uint64_t answer) {
   if (name == "fib") return bwos::bench::fib_calls(n);
-  if (name == "uts") return answer;
+  if (name == "uts" || name == "walk") return answer;
   if (name == "skynet") {
     std::uint64_t nodes = 1;
     for (std::uint64_t level = 1; level <= n; ++level) nodes = nodes * 10 + 1;

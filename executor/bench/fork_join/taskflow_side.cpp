@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// With room for what `walk` forks at once: what overflows goes to a queue that all share, and then
+// waits nest until the stack is used up.
+#define TF_DEFAULT_BOUNDED_TASK_QUEUE_LOG_SIZE 10
 #include <taskflow/taskflow.hpp>
 
 #include <numeric>
@@ -35,16 +38,37 @@ std::uint64_t skynet(std::uint64_t number, std::uint64_t leaves) {
   return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
 }
 
-std::uint64_t count(std::uint64_t node, std::uint64_t children) {
-  if (children == 0) return 1;
-  std::vector<std::uint64_t> sums(children);
+/// The sum of `part(i)` for each i below `count`, each a task.
+template <class Part>
+std::uint64_t sum_of(std::uint64_t count, const Part& part) {
+  std::vector<std::uint64_t> sums(count);
   tf::TaskGroup group = on->task_group();
-  for (std::uint64_t i = 0; i < children; ++i) {
-    const std::uint64_t next = uts::child(node, i);
-    group.silent_async([&sums, i, next] { sums[i] = count(next, uts::children_of(next)); });
+  for (std::uint64_t i = 0; i < count; ++i) {
+    group.silent_async([&sums, &part, i] { sums[i] = part(i); });
   }
   group.corun();
-  return std::accumulate(sums.begin(), sums.end(), std::uint64_t{1});
+  return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
+}
+
+std::uint64_t count(std::uint64_t node, std::uint64_t children) {
+  if (children == 0) return 1;
+  return 1 + sum_of(children, [node](std::uint64_t i) {
+           const std::uint64_t next = uts::child(node, i);
+           return count(next, uts::children_of(next));
+         });
+}
+
+std::uint64_t walk(std::uint64_t children, unsigned depth) {
+  if (depth == 0) return 1;
+  return 1 + sum_of(children, [=](std::uint64_t) { return walk(children, depth - 1); });
+}
+
+void search(knapsack& in, knapsack::node at) {
+  if (!in.is_promising(at)) return;
+  tf::TaskGroup group = on->task_group();
+  group.silent_async([&in, at] { search(in, in.with(at)); });
+  search(in, in.without(at));
+  group.corun();
 }
 
 template <std::size_t Forked>
@@ -120,11 +144,19 @@ std::vector<flavour> start_side(unsigned workers) {
              [](std::uint64_t n) {
                return sorted(n, [](auto* first, auto* last) { run([=] { sort(first, last); }); });
              }},
-            {"product", [](std::uint64_t n) {
+            {"product",
+             [](std::uint64_t n) {
                return product(n, [n](const float* a, const float* b, float* c) {
                  run([=] { multiply(a, b, c, n, n); });
                });
-             }}}}};
+             }},
+            {"knapsack",
+             [](std::uint64_t n) {
+               knapsack in(n);
+               run([&in] { search(in, in.root()); });
+               return in.best();
+             }},
+            {"walk", [](std::uint64_t n) { return run([n] { return walk(n, walk_depth); }); }}}}};
 }
 
 }  // namespace bwos::bench

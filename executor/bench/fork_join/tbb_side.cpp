@@ -4,6 +4,8 @@
 #include <tbb/task_arena.h>
 #include <tbb/task_group.h>
 
+#include <numeric>
+
 #include "cases.hpp"
 #include "side.hpp"
 
@@ -36,18 +38,34 @@ std::uint64_t skynet(std::uint64_t number, std::uint64_t leaves) {
   return sum;
 }
 
-std::uint64_t count(std::uint64_t node, std::uint64_t children) {
-  if (children == 0) return 1;
-  std::vector<std::uint64_t> sums(children);
+/// The sum of `part(i)` for each i below `count`, each a task.
+template <class Part>
+std::uint64_t sum_of(std::uint64_t count, const Part& part) {
+  std::vector<std::uint64_t> sums(count);
   tbb::task_group group;
-  for (std::uint64_t i = 0; i < children; ++i) {
-    const std::uint64_t next = uts::child(node, i);
-    group.run([&sums, i, next] { sums[i] = count(next, uts::children_of(next)); });
+  for (std::uint64_t i = 0; i < count; ++i) {
+    group.run([&sums, &part, i] { sums[i] = part(i); });
   }
   group.wait();
-  std::uint64_t sum = 1;
-  for (const std::uint64_t each : sums) sum += each;
-  return sum;
+  return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
+}
+
+std::uint64_t count(std::uint64_t node, std::uint64_t children) {
+  if (children == 0) return 1;
+  return 1 + sum_of(children, [node](std::uint64_t i) {
+           const std::uint64_t next = uts::child(node, i);
+           return count(next, uts::children_of(next));
+         });
+}
+
+std::uint64_t walk(std::uint64_t children, unsigned depth) {
+  if (depth == 0) return 1;
+  return 1 + sum_of(children, [=](std::uint64_t) { return walk(children, depth - 1); });
+}
+
+void search(knapsack& in, knapsack::node at) {
+  if (!in.is_promising(at)) return;
+  tbb::parallel_invoke([&] { search(in, in.with(at)); }, [&] { search(in, in.without(at)); });
 }
 
 template <std::size_t Forked>
@@ -114,11 +132,19 @@ std::vector<flavour> start_side(unsigned workers) {
              [=](std::uint64_t n) {
                return sorted(n, [on](auto* first, auto* last) { on([=] { sort(first, last); }); });
              }},
-            {"product", [=](std::uint64_t n) {
+            {"product",
+             [=](std::uint64_t n) {
                return product(n, [on, n](const float* a, const float* b, float* c) {
                  on([=] { multiply(a, b, c, n, n); });
                });
-             }}}}};
+             }},
+            {"knapsack",
+             [=](std::uint64_t n) {
+               knapsack in(n);
+               on([&in] { search(in, in.root()); });
+               return in.best();
+             }},
+            {"walk", [=](std::uint64_t n) { return on([n] { return walk(n, walk_depth); }); }}}}};
 }
 
 }  // namespace bwos::bench
