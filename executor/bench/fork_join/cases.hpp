@@ -142,7 +142,7 @@ class knapsack {
       items_[i] = {weight, weight};
       sum += weight;
     }
-    root_.room = sum / 2 | 1;
+    root_.room = (sum / 2) | 1;
   }
   [[nodiscard]] node root() const { return root_; }
   [[nodiscard]] node with(node at) const {
