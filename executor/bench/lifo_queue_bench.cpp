@@ -7,13 +7,13 @@
 #include <benchmark/benchmark.h>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include <bwos/queue/fork_queue.hpp>
 #include <bwos/queue/lifo_queue.hpp>
 #include "abp_deque.hpp"
+#include "chase_lev_deque.hpp"
 #include "queue_bench.hpp"
 
 namespace bwos::bench {
@@ -39,72 +39,6 @@ class stack {
   std::array<value, capacity> entries_;
 };
 
-/// Chase and Lev's deque with the orders of Lê et al. (PPoPP '13), bounded. `Exchange`: the order
-/// of a get comes from an exchange in place of store and fence.
-template <bool Exchange>
-class chase_lev {
- public:
-  static constexpr std::size_t block_entries = 1;
-  chase_lev& as_owner() { return *this; }
-  chase_lev& as_thief() { return *this; }
-
-  bool put(value v) {
-    const std::int64_t bottom = bottom_.load(std::memory_order_relaxed);
-    if (bottom - top_.load(std::memory_order_acquire) == std::int64_t{capacity}) return false;
-    at(bottom).store(v, std::memory_order_relaxed);
-    bottom_.store(bottom + 1, std::memory_order_release);
-    return true;
-  }
-
-  bool get(value& v) {
-    const std::int64_t bottom = bottom_.load(std::memory_order_relaxed) - 1;
-    if constexpr (Exchange) {
-      bottom_.exchange(bottom, std::memory_order_seq_cst);
-    } else {
-      bottom_.store(bottom, std::memory_order_relaxed);
-      std::atomic_thread_fence(std::memory_order_seq_cst);
-    }
-    std::int64_t top = top_.load(std::memory_order_relaxed);
-    if (top < bottom) {
-      v = at(bottom).load(std::memory_order_relaxed);
-      return true;
-    }
-    bool won = top == bottom;
-    if (won) {
-      v = at(bottom).load(std::memory_order_relaxed);
-      won = top_.compare_exchange_strong(top, top + 1, std::memory_order_seq_cst,
-                                         std::memory_order_relaxed);
-    }
-    bottom_.store(bottom + 1, std::memory_order_relaxed);
-    return won;
-  }
-
-  bool sample() const {
-    return top_.load(std::memory_order_relaxed) < bottom_.load(std::memory_order_relaxed);
-  }
-
-  steal_result steal(value* out, std::size_t) {
-    std::int64_t top = top_.load(std::memory_order_acquire);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (top >= bottom_.load(std::memory_order_acquire)) return {};
-    *out = at(top).load(std::memory_order_relaxed);
-    if (!top_.compare_exchange_strong(top, top + 1, std::memory_order_seq_cst,
-                                      std::memory_order_relaxed)) {
-      return {0, steal_status::conflict};
-    }
-    return {1, steal_status::ok};
-  }
-
- private:
-  std::atomic<value>& at(std::int64_t index) {
-    return entries_[static_cast<std::size_t>(index) % capacity];
-  }
-
-  alignas(64) std::atomic<std::int64_t> bottom_{0};
-  alignas(64) std::atomic<std::int64_t> top_{0};
-  alignas(64) std::array<std::atomic<value>, capacity> entries_{};
-};
-
 template <std::size_t Entries, std::size_t Blocks>
 struct fork_without_membarrier : fork_queue<value, Entries, Blocks> {
   fork_without_membarrier() : fork_queue<value, Entries, Blocks>(false) {}
@@ -125,8 +59,8 @@ int main(int count, char** arguments) {
   add<fork_queue<value, 1024, 8>>("fork_8x1024");
   add<fork_queue<value, 64, 128>>("fork_128x64");
   add<fork_without_membarrier<64, 128>>("fork_128x64_without_membarrier");
-  add<chase_lev<false>>("chase_lev_fence");
-  add<chase_lev<true>>("chase_lev_exchange");
+  add<chase_lev_deque<value, capacity, false>>("chase_lev_fence");
+  add<chase_lev_deque<value, capacity, true>>("chase_lev_exchange");
   add<abp_deque<value, capacity>>("abp");
   add_shapes<shape>("lifo");
   return run_benchmarks(count, arguments);
