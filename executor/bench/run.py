@@ -126,6 +126,13 @@ def measure(build_dir: Path, words: list[str], quick: bool) -> int:
                 pass
 
 
+def unmet(build_dir: Path, one: Scenario) -> str | None:
+    """What the question needs, where each of its sides needs something, and none is there."""
+    if all(each.needs and not (build_dir / each.program).exists() for each in one.variants):
+        return one.variants[0].needs
+    return None
+
+
 def answer(given: argparse.Namespace, known: dict[str, Scenario]) -> int:
     chosen = {name: known[name] for name in given.question}
     words = ["--rounds", given.rounds] if given.rounds else []
@@ -141,6 +148,9 @@ def answer(given: argparse.Namespace, known: dict[str, Scenario]) -> int:
     with tempfile.TemporaryDirectory() as passing:
         results = Path(passing) if given.quick else RESULTS
         for name, scenario in chosen.items():
+            if given.quick and (needs := unmet(given.build_dir, scenario)):
+                print(f"{name}: left out: it needs {needs}")
+                continue
             out = given.out or results / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{name}"
             sides = [each.name for each in scenario.variants if each.name in (given.only or ())]
             only = [word for side in sides for word in ("--only", side)]
