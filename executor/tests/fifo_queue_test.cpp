@@ -271,6 +271,24 @@ TEST(fifo_queue, the_range_follows_front_and_back_round_the_ring) {
   EXPECT_EQ(blocks_in_use(queue), blocks({1}));
 }
 
+TEST(fifo_queue, stealable_counts_all_blocks_but_the_owners) {
+  fifo_queue<value, 2, 3> queue;
+  auto& owner = queue.as_owner();
+  value v = 0;
+  EXPECT_EQ(queue.stealable(), 0U);
+  ASSERT_TRUE(owner.put(1));
+  EXPECT_EQ(queue.stealable(), 0U) << "the front block is the owner's";
+  ASSERT_TRUE(owner.share());
+  EXPECT_EQ(queue.stealable(), 1U);
+  for (value next = 2; next <= 5; ++next) ASSERT_TRUE(owner.put(next));
+  EXPECT_EQ(queue.stealable(), 5U) << "of three blocks";
+  ASSERT_TRUE(owner.get(v));
+  EXPECT_EQ(queue.stealable(), 3U) << "the front block is taken back";
+  thief_view thief(queue);
+  EXPECT_EQ(thief.steal(1, 2), list({3, 4}));
+  EXPECT_EQ(queue.stealable(), 1U);
+}
+
 TEST(fifo_queue, a_full_queue_has_all_its_blocks_in_use) {
   fifo_queue<value, 4, 128> queue;
   ASSERT_EQ(fill(queue.as_owner(), 1, 4 * 128), 4U * 128U);

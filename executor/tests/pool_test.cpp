@@ -106,6 +106,18 @@ TEST_P(pool_on, posts_of_one_worker_run_in_order) {
   EXPECT_EQ(std::count(seen.begin(), seen.end(), true), 10'000);
 }
 
+TEST_P(pool_on, statistics_tell_what_others_could_steal) {
+  pool under_test(options_of(GetParam(), 1));
+  std::vector<std::uint64_t> seen;
+  heap_call::post(under_test, [&] {
+    for (int i = 0; i < 3; ++i) heap_call::post(under_test, [] {});
+    seen = under_test.statistics().stealable;
+  });
+  under_test.join();
+  EXPECT_EQ(seen, std::vector<std::uint64_t>{3});
+  EXPECT_EQ(under_test.statistics().stealable, std::vector<std::uint64_t>{0});
+}
+
 TEST_P(pool_on, a_full_queue_spills_in_order) {
   constexpr int extra = 1000;
   constexpr int count = static_cast<int>(worker_queue::capacity) + extra;

@@ -28,7 +28,9 @@ CELLS_MAX = 4  # in one picture of rows: it shall fit on a screen
 BARS = [("requests_per_s", "throughput, requests/s", False), ("server_cpu_us", "server CPU per request, µs", False),
         ("bytes_per_connection", "memory per connection, bytes", False),
         ("rss_growth_kib", "growth of resident memory, KiB", False), ("op_ns", "time of an operation, ns", False),
-        ("op_cpu_ns", "CPU of an operation, ns", False), ("peak_rss_kib", "most memory, KiB", False)]  # fmt: skip
+        ("op_cpu_ns", "CPU of an operation, ns", False), ("peak_rss_kib", "most memory, KiB", False),
+        ("idle_percent", "of the workers' time idle, %", False),
+        ("steals_per_1000", "steals for each 1,000 tasks", False)]  # fmt: skip
 RATIOS = [("requests_per_s", "throughput"), ("server_cpu_us", "CPU per request"), ("p99_us", "p99 latency"),
           ("slow_p99_us", "p99 latency of {second}"), ("bytes_per_connection", "memory per connection"),
           ("op_ns", "time of an operation"), ("op_cpu_ns", "CPU of an operation"), ("peak_rss_kib", "memory")]  # fmt: skip
@@ -72,7 +74,7 @@ def load_texts(cells: list[SimpleNamespace]) -> list[str]:
 def title(cell: SimpleNamespace) -> str:
     """What the cells of a sweep have in common."""
     if cell.tool == "program":
-        return " ".join(word for word in cell.arguments if "{value}" not in word)
+        return " ".join(word for word in cell.arguments if "{" not in word)
     asked = [each.path for each in cell.classes] or ([cell.path] if cell.tool == "wrk" else [])
     more = [
         (cell.body, f"{cell.body:,} B"),
@@ -257,7 +259,8 @@ class _Artist:
     def over_load(self, cells) -> None:
         """CPU per request and the ratios to the baseline over the load, lines named at their ends."""
         baseline = self.run.scenario.baseline
-        panels = [("server_cpu_us", "server CPU per request, µs", None), ("op_ns", "time of an operation, ns", None)]
+        panels = [("server_cpu_us", "server CPU per request, µs", None), ("op_ns", "time of an operation, ns", None),
+                  ("idle_percent", "of the workers' time idle, %", None)]  # fmt: skip
         if baseline and any(self.run.values(cell.name, baseline, "op_ns" if cell.tool == "program" else "requests_per_s")
                             for cell in cells):  # fmt: skip
             panels += [(metric, label, baseline) for metric, label in _ratio_panels(cells, baseline)]

@@ -35,6 +35,11 @@ METRICS = [
     ("op_ns", "ns an op", "{:,.2f}"),
     ("op_cpu_ns", "CPU ns an op", "{:,.2f}"),
     ("stolen_percent", "stolen %", "{:.1f}"),
+    ("idle_percent", "idle %", "{:.1f}"),
+    ("longer_percent", "longer %", "{:.1f}"),
+    ("shorter_percent", "shorter %", "{:.1f}"),
+    ("steals_per_1000", "steals per 1,000", "{:.3f}"),
+    ("stolen_per_steal", "stolen a steal", "{:.1f}"),
     ("peak_rss_kib", "peak KiB", "{:,.0f}"),
     ("others_cpus", "others' CPUs", "{:.2f}"),
 ]

@@ -11,7 +11,8 @@ METRICS = (
     "p50_us", "p90_us", "p99_us", "p999_us", "max_us", "slow_p50_us", "slow_p99_us", "late_p50_us", "late_p99_us",
     "late_max_us", "voluntary_per_request", "involuntary_per_request", "server_rss_kib", "bytes_per_connection",
     "rss_growth_kib", "softirq_cpus", "steal_cpus", "client_steal_cpus", "op_ns", "op_cpu_ns", "peak_rss_kib",
-    "stolen_percent", "others_cpus",
+    "stolen_percent", "others_cpus", "idle_percent", "longer_percent", "shorter_percent", "steals_per_1000",
+    "stolen_per_steal",
 )  # fmt: skip
 # The columns that hold no figures.
 TEXTS = ("scenario", "cell", "variant", "tool", "answer", "failed")
@@ -75,7 +76,7 @@ class Cell:
     seconds: int = 0  # of each run; 0: the scenario's
     timeout: int = 0  # of wrk: seconds after which an answer is an error; 0: its 2
     variants: tuple[str, ...] = ()  # the names of those that it runs; empty: all of the scenario's
-    arguments: tuple[str, ...] = ()  # of a program, behind its variant's flags; {value} stands for the next
+    arguments: tuple[str, ...] = ()  # of a program, behind its variant's flags; {value} is the next, {round} the round
     value: float = 0  # of a program: what is swept
     axis: str = ""  # what that is, in words
 
@@ -90,9 +91,9 @@ def plain(value: float) -> str:
     return str(int(value)) if value == int(value) else str(value)
 
 
-def told(cell) -> list[str]:
-    """The arguments that a program gets for the cell."""
-    return [word.replace("{value}", plain(cell.value)) for word in cell.arguments]
+def told(cell, number: int | str = "{round}") -> list[str]:
+    """The arguments that a program gets for the cell, in the round of that number."""
+    return [word.replace("{value}", plain(cell.value)).replace("{round}", str(number)) for word in cell.arguments]
 
 
 def running(variants, cell) -> list:

@@ -60,6 +60,10 @@ class Output(unittest.TestCase):
         metrics = {"op_ns": 3, "p50_us": 1, "p99_us": 9, "late_p99_us": 2, "slow_p99_us": 4}
         self.assertEqual(tools.parse_program(line, False), metrics)
 
+    def test_a_program_is_told_the_value_and_the_round(self):
+        cell = replace(parse(PLAN).cells[0], arguments=("n", "{value}", "seed={round}"))
+        self.assertEqual(told(cell, 7), ["n", "1", "seed=7"])
+
     def test_repetitions_come_to_one_answer(self):
         with self.assertRaisesRegex(Failed, "it came to 7 and to 8"):
             tools.parse_program('{"op_ns": 3, "answer": 7}\n{"op_ns": 3, "answer": 8}\n', False)

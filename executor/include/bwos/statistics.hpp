@@ -64,11 +64,14 @@ struct reactor_choice {
 
 struct pool_statistics {
   std::vector<worker_statistics>
-      workers;                     ///< One per worker that ever started, attached threads last.
-  std::uint64_t inject_depth = 0;  ///< Continuations in the inject queue now.
-  std::uint64_t lane_depth = 0;    ///< Continuations in the lane now.
-  std::uint64_t parked = 0;        ///< Workers parked now.
-  std::uint64_t searching = 0;     ///< Workers searching now.
+      workers;  ///< One per worker that ever started, attached threads last.
+  /// By worker: continuations in its queue that others could steal a moment ago. The rest of the
+  /// block that the owner is at is not among them.
+  std::vector<std::uint64_t> stealable;
+  std::uint64_t inject_depth = 0;             ///< Continuations in the inject queue now.
+  std::uint64_t lane_depth = 0;               ///< Continuations in the lane now.
+  std::uint64_t parked = 0;                   ///< Workers parked now.
+  std::uint64_t searching = 0;                ///< Workers searching now.
   reactor_kind reactor = reactor_kind::none;  ///< The kind in use.
   std::string reactor_note;  ///< Why that one, in a sentence: what a log should say once at start.
   bool reactor_refused = false;  ///< io_uring was asked for and the kernel refused it: reactor_note

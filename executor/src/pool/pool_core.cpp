@@ -262,7 +262,10 @@ void pool_core::join() {
 
 pool_statistics pool_core::statistics() const {
   pool_statistics result;
-  for (unsigned i = 0; i < work_.slots(); ++i) result.workers.push_back(work_.slot(i).statistics());
+  for (unsigned i = 0; i < work_.slots(); ++i) {
+    result.workers.push_back(work_.slot(i).statistics());
+    result.stealable.push_back(work_.slot(i).stealable());
+  }
   result.inject_depth = work_.inject.size_relaxed();
   result.lane_depth = work_.long_work.depth();
   result.parked = work_.idle.parked();

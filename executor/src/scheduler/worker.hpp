@@ -45,6 +45,8 @@ class worker final : public worker_context {
   void wake() noexcept { sleeper_.wake(); }
   [[nodiscard]] const slice& time() const noexcept { return slice_; }
   [[nodiscard]] worker_statistics statistics() const noexcept { return counters_.snapshot(); }
+  /// Entries that others could take from its queue a moment ago.
+  [[nodiscard]] std::size_t stealable() const noexcept { return queue_.stealable(); }
   /// Tasks begun. For the monitor.
   [[nodiscard]] std::uint64_t tasks_begun() const noexcept { return counters_.run.get(); }
   [[nodiscard]] std::uint64_t departures() const noexcept {

@@ -100,6 +100,14 @@ class alignas(cache_line) fifo_queue {
   owner& as_owner() noexcept { return owner_; }
   /// A thief's side: a handle for any thread, valid as long as the queue.
   thief as_thief() noexcept { return thief(*this); }
+  /// How many entries thieves could have taken a moment ago, of all blocks. Any thread; writes
+  /// nothing.
+  std::size_t stealable() const noexcept {
+    const block_range range = in_use_.look(Blocks);
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < range.count; ++i) sum += blocks_[range[i]].open_entries();
+    return sum;
+  }
 
  private:
   std::array<block, Blocks> blocks_;

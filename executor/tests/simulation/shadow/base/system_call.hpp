@@ -22,7 +22,7 @@ inline long futex_wait(std::uint32_t* word, std::uint32_t expected, std::int64_t
   if (*word != expected) return -EAGAIN;
   nanoseconds deadline =
       timeout_ms < 0 ? never : here.now() + static_cast<nanoseconds>(timeout_ms) * millisecond;
-  const bool interrupted = here.random.below(64) == 0;  // as by a signal
+  const bool interrupted = here.interrupts();
   if (interrupted) deadline = std::min(deadline, here.now() + here.random.below(2 * millisecond));
   if (here.wait(word, deadline, "futex_wait")) return 0;
   return interrupted ? -EINTR : -ETIMEDOUT;

@@ -68,6 +68,8 @@ class machine {
   }
   /// Whether a compare_exchange_weak that could succeed fails all the same.
   bool fails_spuriously() noexcept { return running_ != nullptr && random.below(16) == 0; }
+  /// Whether a sleep that begins is interrupted, as by a signal.
+  bool interrupts() noexcept { return random.below(64) == 0; }
 
   // On a thread of the machine only.
 
@@ -134,10 +136,19 @@ class machine {
   std::uint64_t checksum_ = 0;
 };
 
+/// How an atomic is touched. A change reads and writes it at once.
+enum class access : std::uint8_t { load, store, change };
+
 /// A step of the thread that runs, if a machine does.
 inline void step(const char* what,
                  std::source_location at = std::source_location::current()) noexcept {
   if (machine* const here = machine::current()) here->step(what, at);
+}
+
+/// The same, for an access to an atomic.
+inline void touch(const void* /*what*/, access /*how*/, const char* name,
+                  std::source_location at) noexcept {
+  step(name, at);
 }
 
 }  // namespace bwos::simulation

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "machine.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+namespace bwos::simulation {
+namespace {
+
+/// No load lasts for so long: something does not end.
+constexpr picoseconds last_moment = machine::began + picoseconds{100'000} * millisecond * 1000;
+
+constexpr std::size_t line_bytes = 64;
+
+/// Of a step that is no access to an atomic, by the words in which the shadow headers and the
+/// simulated reactor tell it.
+double cost_of(std::string_view what, const costs& takes) {
+  if (what == "looks at the clock") return takes.clock;
+  if (what == "epoll_wait" || what == "epoll_wait aside") return takes.poll;
+  if (what == "futex_wait" || what == "futex_wake" || what == "writes a token" ||
+      what == "reads the token" || what == "timerfd_settime" || what == "yields") {
+    return takes.system_call;
+  }
+  if (what == "locks" || what == "tries to lock" || what == "unlocks") {
+    return takes.hit + takes.locked;
+  }
+  return 0;  // the way back from one of these
+}
+
+}  // namespace
+
+machine::machine(std::uint64_t seed, const costs& of)
+    : takes(of), random(seed), clock_(began / 1000) {
+  current_ = this;
+}
+
+machine::~machine() {
+  current_ = nullptr;
+}
+
+thread& machine::start(std::string name, std::function<void()> body) {
+  const auto index = static_cast<unsigned>(threads_.size());
+  threads_.push_back(std::make_unique<thread>(std::move(name), index, std::move(body)));
+  thread& made = *threads_.back();
+  made.time = now() * 1000;
+  runnable_.emplace(made.time, &made);
+  return made;
+}
+
+void machine::run() {
+  std::size_t left = threads_.size();
+  while (left != 0) {
+    if (next_action() == never && runnable_.empty()) {
+      fail("nothing_is_lost", "every thread waits for ever");
+    }
+    if (runnable_.empty() || next_action() <= runnable_.top().first) {
+      clock_.jump_to(clock_.next());
+      clock_.run_due();
+      continue;
+    }
+    thread& next = *runnable_.top().second;
+    runnable_.pop();
+    resume(next);
+    if (next.now == thread::state::runnable && !next.stack.ended()) {
+      runnable_.emplace(next.time, &next);
+    }
+    if (next.stack.ended()) {
+      next.now = thread::state::ended;
+      --left;
+    }
+    if (next.time > last_moment) fail("it_ends", "this load does not end");
+  }
+}
+
+picoseconds machine::next_action() const noexcept {
+  return clock_.next() == never ? never : clock_.next() * 1000;
+}
+
+void machine::resume(thread& next) noexcept {
+  turn_ends_ = std::min(next_action(), runnable_.empty() ? never : runnable_.top().first);
+  clock_.jump_to(next.time / 1000);
+  running_ = &next;
+  next.stack.resume();
+  running_ = nullptr;
+}
+
+void machine::advance(double ns) noexcept {
+  ++steps_;
+  running_->time += static_cast<picoseconds>(ns * 1000);
+  let_others();
+}
+
+/// Those that are earlier.
+void machine::let_others() noexcept {
+  if (running_->time > turn_ends_) running_->stack.leave();
+}
+
+void machine::step(const char* what, std::source_location /*at*/) noexcept {
+  if (running_ != nullptr) advance(cost_of(what, takes));
+}
+
+double machine::distance(unsigned one, unsigned other) const noexcept {
+  if (one / takes.cache_cpus == other / takes.cache_cpus) return takes.away;
+  return one / takes.node_cpus == other / takes.node_cpus ? takes.far : takes.remote;
+}
+
+void machine::touch(const void* what, access how) noexcept {
+  if (running_ == nullptr) return;
+  const unsigned self = running_->index;
+  line& at = lines_[reinterpret_cast<std::uintptr_t>(what) / line_bytes];
+  const bool reads = how == access::load;
+  const bool owns = !at.touched || at.owner == self;
+  const bool holds = owns || (at.shared && self < at.readers.size() && at.readers[self]);
+  double ns = takes.hit + (how == access::change ? takes.locked : 0);
+  if (reads ? !holds : (!owns || at.shared)) {
+    // Those that want the same line wait for each other.
+    const picoseconds from = std::max(at.busy, running_->time);
+    const double way = owns ? takes.away : distance(at.owner, self);
+    ns += static_cast<double>(from - running_->time) / 1000 + way;
+    at.busy = from + static_cast<picoseconds>(way * 1000);
+  }
+  at.touched = true;
+  if (!reads) {
+    at.owner = self;
+    at.shared = false;
+    at.readers.clear();
+  } else if (!holds) {
+    at.shared = true;
+    if (at.readers.size() <= self) at.readers.resize(self + 1);
+    at.readers[self] = true;
+  } else if (owns && !at.shared) {
+    at.owner = self;
+  }
+  advance(ns);
+}
+
+void machine::yield() noexcept {
+  step("yields", std::source_location::current());
+}
+
+void machine::compute(nanoseconds span) noexcept {
+  running_->worked += span * 1000;
+  advance(static_cast<double>(span));
+}
+
+void machine::spend(double ns) noexcept {
+  if (running_ != nullptr) advance(ns);
+}
+
+bool machine::wait(const void* key, nanoseconds deadline, const char* /*what*/) noexcept {
+  thread* const self = running_;
+  self->waits_for = key;
+  self->sleeps = ++sleeps_;
+  self->timed_out = false;
+  const picoseconds began = self->time;
+  if (deadline != never) {
+    at(deadline, [this, self, sleep = self->sleeps] {
+      if (self->now != thread::state::waiting || self->sleeps != sleep) return;
+      self->timed_out = true;
+      go_on(*self);
+    });
+  }
+  self->now = thread::state::waiting;
+  self->stack.leave();
+  self->waited += self->time - began;
+  return !self->timed_out;
+}
+
+/// What it waited for has happened: it runs a moment later.
+void machine::go_on(thread& sleeper) noexcept {
+  sleeper.waits_for = nullptr;
+  sleeper.now = thread::state::runnable;
+  const double latency = takes.wake_up * (0.75 + random.below(512) / 1024.0);
+  const picoseconds present = running_ == nullptr ? clock_.now() * 1000 : running_->time;
+  sleeper.time = std::max(sleeper.time, present) + static_cast<picoseconds>(latency * 1000);
+  runnable_.emplace(sleeper.time, &sleeper);
+  turn_ends_ = std::min(turn_ends_, sleeper.time);
+  if (running_ != nullptr) running_->time += static_cast<picoseconds>(takes.wake * 1000);
+}
+
+bool machine::wake(const void* key) noexcept {
+  thread* first = nullptr;
+  for (const auto& each : threads_) {
+    if (each->now != thread::state::waiting || each->waits_for != key) continue;
+    if (first == nullptr || each->sleeps < first->sleeps) first = each.get();
+  }
+  if (first != nullptr) go_on(*first);
+  return first != nullptr;
+}
+
+bool machine::wake(thread& sleeper) noexcept {
+  if (sleeper.now != thread::state::waiting) return false;
+  go_on(sleeper);
+  return true;
+}
+
+void machine::at(nanoseconds when, std::function<void()> action) {
+  clock_.at(when, std::move(action));
+  turn_ends_ = std::min(turn_ends_, when * 1000);
+}
+
+void machine::fail(const std::string& check, const std::string& message) {
+  std::cerr << "FAILED " << check << ": " << message << " (at " << now() / microsecond
+            << " us of virtual time)\n";
+  for (const auto& each : threads_) {
+    constexpr const char* names[] = {"runs", "waits", "has ended"};
+    std::cerr << "  " << each->name << ' ' << names[static_cast<unsigned>(each->now)] << '\n';
+  }
+  std::_Exit(1);
+}
+
+}  // namespace bwos::simulation

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures on this machine what a simulation needs to know (costs.hpp), and prints it as a file of
+// costs: medians of many short measurements, with the quartiles beside them. What needs a machine
+// of several caches or nodes is not measured but copied from the command line.
+#include <sched.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bwos/continuation.hpp>
+#include <bwos/pool.hpp>
+#include <bwos/sync_wait.hpp>
+#include <bwos/task_group.hpp>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/system_call.hpp"
+#include "base/ticks.hpp"
+#include "scheduler/worker_queue.hpp"
+
+namespace bwos::simulation {
+namespace {
+
+using steady = std::chrono::steady_clock;
+
+double ns_since(steady::time_point began) {
+  return std::chrono::duration<double, std::nano>(steady::now() - began).count();
+}
+
+void print(const char* name, std::vector<double> samples, const char* meaning) {
+  std::sort(samples.begin(), samples.end());
+  const std::size_t count = samples.size();
+  std::printf("%s = %.3g  # %s; quartiles %.3g and %.3g of %zu\n", name, samples[count / 2],
+              meaning, samples[count / 4], samples[count - 1 - count / 4], count);
+}
+
+/// ns of each of `times` calls of `what`, again and again.
+template <class What>
+std::vector<double> time_of(unsigned times, const What& what) {
+  std::vector<double> result;
+  for (unsigned i = 0; i < 200; ++i) {
+    const auto began = steady::now();
+    for (unsigned j = 0; j < times; ++j) what();
+    result.push_back(ns_since(began) / times);
+  }
+  return result;
+}
+
+bool stay_on(unsigned cpu) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  return ::sched_setaffinity(0, sizeof one, &one) == 0;
+}
+
+/// CPUs of this process.
+std::vector<unsigned> cpus() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  ::sched_getaffinity(0, sizeof all, &all);
+  std::vector<unsigned> result;
+  for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) result.push_back(cpu);
+  }
+  return result;
+}
+
+/// A number that two CPUs raise in turn. A turn moves its line twice: to the one that waits for it,
+/// and for the store back.
+std::vector<double> handed_over(unsigned one, unsigned other) {
+  constexpr unsigned turns = 2'000;
+  constexpr unsigned samples = 200;
+  alignas(64) std::atomic<unsigned> word{0};
+  const auto play = [&word](unsigned parity, unsigned until) {
+    for (unsigned seen = 0; seen < until; seen = word.load(std::memory_order_acquire)) {
+      if (seen % 2 == parity) word.store(seen + 1, std::memory_order_release);
+    }
+  };
+  std::thread partner([&] {
+    stay_on(other);
+    play(1, turns * samples);
+  });
+  stay_on(one);
+  std::vector<double> result;
+  for (unsigned i = 1; i <= samples; ++i) {
+    const auto began = steady::now();
+    play(0, turns * i);
+    result.push_back(ns_since(began) / turns);
+  }
+  partner.join();
+  return result;
+}
+
+/// A sleeper that is woken: what that takes the one that wakes, and when it runs.
+void measure_wake(unsigned one, unsigned other) {
+  std::uint32_t word = 0;
+  std::atomic<bool> ends{false};
+  std::atomic<std::int64_t> ran_at{0};
+  const auto now = [] { return steady::now().time_since_epoch().count(); };
+  std::thread sleeper([&] {
+    stay_on(other);
+    while (!ends) {
+      system_call::futex_wait(&word, 0, -1);
+      ran_at = now();
+    }
+  });
+  stay_on(one);
+  std::vector<double> wake;
+  std::vector<double> until;
+  for (int i = 0; i < 2'000; ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    ran_at = 0;
+    const std::int64_t began = now();
+    system_call::futex_wake_one(&word);
+    wake.push_back(static_cast<double>(now() - began));
+    const auto given_up = steady::now() + std::chrono::milliseconds(5);
+    while (ran_at == 0 && steady::now() < given_up) continue;
+    if (ran_at != 0) until.push_back(static_cast<double>(ran_at - began));
+  }
+  ends = true;
+  __atomic_store_n(&word, 1U, __ATOMIC_SEQ_CST);
+  system_call::futex_wake_one(&word);
+  sleeper.join();
+  print("wake", wake, "futex_wake() of a sleeper");
+  print("wake_up", until, "from there until it runs");
+}
+
+struct link : continuation {
+  explicit link(pool& its) : continuation(&run_it), on(its) {}
+  pool& on;
+  unsigned left = 0;
+
+ private:
+  static void run_it(continuation& self, disposition) noexcept {
+    auto& mine = static_cast<link&>(self);
+    if (--mine.left != 0) mine.on.post(self);
+  }
+};
+
+/// ns a task.
+std::vector<double> chains() {
+  std::vector<double> result;
+  for (int i = 0; i < 50; ++i) {
+    pool alone({.workers = 1});
+    link chain(alone);
+    chain.left = 200'000;
+    const auto began = steady::now();
+    alone.post(chain);
+    alone.join();
+    result.push_back(ns_since(began) / 200'000);
+  }
+  return result;
+}
+
+std::uint64_t fib(unsigned n) {
+  if (n < 2) return n;
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  invoke([&] { a = fib(n - 1); }, [&] { b = fib(n - 2); });
+  return a + b;
+}
+
+/// ns a call.
+std::vector<double> fibs() {
+  constexpr double calls = 150'049;  // of fib(24)
+  pool alone({.workers = 1});
+  std::vector<double> result;
+  for (int i = 0; i < 50; ++i) {
+    const auto began = steady::now();
+    static_cast<void>(sync_wait(alone, [] { return fib(24); }));
+    result.push_back(ns_since(began) / calls);
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace bwos::simulation
+
+int main(int count, char** arguments) {
+  using namespace bwos::simulation;
+  using namespace bwos;
+  if (count != 5) {
+    std::fprintf(
+        stderr,
+        "usage: %s FAR REMOTE CACHE_CPUS NODE_CPUS\n"
+        "prints the costs of this machine (costs.hpp); what it cannot measure it is told\n",
+        arguments[0]);
+    return 2;
+  }
+  const std::vector<unsigned> all = cpus();
+  if (all.size() < 2) {
+    std::fprintf(stderr, "%s: two CPUs are needed, and this process has one\n", arguments[0]);
+    return 1;
+  }
+  stay_on(all[0]);
+
+  const auto queue = std::make_unique<worker_queue>();
+  auto& owner = queue->as_owner();
+  continuation* next = nullptr;
+  const auto put_and_get = [&] {
+    static_cast<void>(owner.put(next));
+    static_cast<void>(owner.get(next));
+    asm volatile("" ::: "memory");
+  };
+  print("pair", time_of(10'000, put_and_get),
+        "a put and a get of the FIFO queue by its owner alone");
+
+  std::atomic<unsigned> word{0};
+  const auto change = [&] { word.fetch_add(1, std::memory_order_acq_rel); };
+  print("locked", time_of(10'000, change), "a read-modify-write");
+  print("clock", time_of(10'000, [] { static_cast<void>(now_ticks()); }), "a look at the clock");
+
+  std::uint32_t nobody = 0;
+  print("system_call", time_of(1'000, [&] { system_call::futex_wake_one(&nobody); }),
+        "futex_wake() of nobody");
+  const int set = ::epoll_create1(EPOLL_CLOEXEC);
+  std::array<epoll_event, 64> ready{};
+  const auto poll = [&] { static_cast<void>(::epoll_wait(set, ready.data(), 64, 0)); };
+  print("poll", time_of(1'000, poll), "epoll_wait() that finds nothing");
+  ::close(set);
+
+  std::vector<double> away = handed_over(all[0], all[1]);
+  for (double& each : away) each /= 2;
+  print("away", away, "half of what a number takes to the other CPU");
+  measure_wake(all[0], all[1]);
+  std::fflush(stdout);
+
+  print("chain", chains(), "a task that posts the next one, on a pool of one worker");
+  print("fib", fibs(), "a call of fib(24) by invoke(), on a pool of one worker");
+  std::printf("far = %s\nremote = %s\ncache_cpus = %s\nnode_cpus = %s\n", arguments[1],
+              arguments[2], arguments[3], arguments[4]);
+  return 0;
+}
