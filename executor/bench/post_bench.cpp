@@ -10,6 +10,7 @@
 #include <bwos/pool.hpp>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <type_traits>
@@ -103,8 +104,13 @@ using on_ours = asio_side<bwos::thread_pool, Shape>;
 }  // namespace
 }  // namespace bwos::bench
 
+/// A number behind the words, as in "native tree 4", is that of the workers.
 int main(int count, char** arguments) {
   using namespace bwos::bench;
+  if (const int given = count > 1 ? std::atoi(arguments[count - 1]) : 0; given > 0) {
+    workers = static_cast<unsigned>(given);
+    --count;
+  }
   register_side<native_side, question_to_two>("native");
   register_side<on_ours, asio_question<bwos::thread_pool>>("asio_on_bwos");
   register_side<on_asio, asio_question<asio::thread_pool>>("asio");

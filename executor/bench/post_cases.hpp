@@ -30,7 +30,7 @@
 
 namespace bwos::bench {
 
-inline constexpr unsigned workers = 2;
+inline unsigned workers = 2;  // of a pool
 
 inline const std::size_t tasks = std::size_t{1} << (is_quick() ? 14 : 20);
 inline const benchmark::IterationCount questions = is_quick() ? 20 : 1'000;

@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 
+#include "measure.hpp"
 #include "scheduler/worker_queue.hpp"
 
 namespace bwos::simulation {
@@ -44,20 +45,20 @@ constexpr std::size_t fan_width = 64;
 successors fan(posted_load& all, std::size_t task) {
   const std::size_t round = task / (fan_width + 1);
   if (task % (fan_width + 1) == 0) return {task + 1, task + 1 + fan_width};
-  touch(&all.ended[round], access::change, "", {});
+  touch(&all.ended[round], access::change);
   if (++all.ended[round] < fan_width) return {0, 0};
   const std::size_t next = (round + 1) * (fan_width + 1);
   return {next, std::min(next + 1, all.count)};
 }
 
 posted_load posted_load_of(const std::string& name) {
-  constexpr std::size_t tasks = std::size_t{1} << 15;
+  const std::size_t tasks = std::size_t{1} << (bench::is_quick() ? 14 : 20);
   if (name == "tree") return {.count = tasks, .of = &tree};
   if (name == "chain") return {.count = tasks, .of = &chain};
   if (name == "burst") {
     return {.count = 1'000, .from_outside = 1'000, .each_computes = microsecond, .of = &nothing};
   }
-  constexpr std::size_t rounds = tasks / (fan_width + 1);
+  const std::size_t rounds = tasks / (fan_width + 1);
   return {.count = rounds * (fan_width + 1), .of = &fan, .ended = std::vector<unsigned>(rounds)};
 }
 
@@ -65,7 +66,7 @@ struct alignas(64) posted_task : continuation {
   posted_task(posted_load& its, std::vector<posted_task*>& others, std::size_t number)
       : continuation(&run_it), of(its), all(others), index(number) {}
   void post() {
-    touch(this, access::store, "", {});
+    touch(this, access::store);
     of.pool->post(*this);
   }
 
@@ -78,7 +79,7 @@ struct alignas(64) posted_task : continuation {
     if (how != disposition::run) return;
     auto& mine = static_cast<posted_task&>(self);
     posted_load& load = mine.of;
-    touch(&self, access::load, "", {});
+    touch(&self, access::load);
     load.here->spend(load.here->takes.run);
     if (load.each_computes != 0) load.here->compute(load.each_computes);
     const auto [first, last] = load.of(load, mine.index);
@@ -105,7 +106,7 @@ outcome run_posted(simulated_pool& pool, machine& here, const std::string& name)
     pool.all.stop();
   });
   pool.run();
-  return {.tasks = load.count, .took = took, .waited = {}};
+  return {.tasks = load.count, .took = took, .lasted = took, .waited = {}};
 }
 
 // Forks.
@@ -152,18 +153,23 @@ outcome run_forks(simulated_pool& pool, machine& here, unsigned n) {
   });
   pool.run();
   const std::uint64_t calls = fib_calls(n);
-  return {.tasks = calls, .took = took, .waited = {}};
+  return {.tasks = calls, .took = took, .lasted = took, .waited = {}};
 }
 
 // Requests.
 
-constexpr nanoseconds warm_up = 5 * millisecond;
+nanoseconds warm_up() {
+  return (bench::is_quick() ? 1 : 5) * millisecond;
+}
 /// As many requests, however many workers; but for those who see only a few each.
 nanoseconds measured(unsigned workers) {
+  if (bench::is_quick()) return 1 * millisecond;
   return std::max(5 * millisecond, 40 * millisecond * 64 / std::max(64U, workers));
 }
 constexpr nanoseconds round_trip = 50 * microsecond;  // closed: from an answer to the next request
-constexpr unsigned connections_per_worker = 16;       // closed
+unsigned connections(unsigned workers) {              // closed
+  return (bench::is_quick() ? 1 : 16) * workers;
+}
 
 struct served_load;
 
@@ -195,7 +201,7 @@ struct served_load {
     return static_cast<nanoseconds>(-mean * std::log(even()));
   }
   static constexpr double short_ns = 5'000;
-  static constexpr unsigned long_one_in = 100;
+  static constexpr unsigned long_one_in = 250;
   static constexpr nanoseconds long_ns = 500 * microsecond;
   [[nodiscard]] double mean_ns() const {
     return wanted.how_long == lengths::even ? short_ns : short_ns + long_ns / double{long_one_in};
@@ -234,7 +240,10 @@ struct served_load {
   void ended(request& what) {
     const nanoseconds now = here.now();
     --under_way;
-    if (what.arrived >= begins && now < ends) found.waited.push_back(now - what.arrived);
+    if (what.arrived >= begins && what.arrived < ends) {
+      found.waited.push_back(now - what.arrived);
+      found.took = now - begins;
+    }
     if (closed && now + round_trip < ends) return arrive(what, now + round_trip);
     spare.push_back(&what);
     if (closed) over = true;
@@ -245,7 +254,7 @@ struct served_load {
 void request::run_it(continuation& self, disposition how) noexcept {
   if (how != disposition::run) return;
   auto& mine = static_cast<request&>(self);
-  touch(&self, access::change, "", {});
+  touch(&self, access::change);
   mine.of.here.spend(mine.of.here.takes.run);
   mine.of.here.compute(mine.of.length());
   mine.of.ended(mine);
@@ -253,7 +262,7 @@ void request::run_it(continuation& self, disposition how) noexcept {
 
 outcome run_served(simulated_pool& pool, machine& here, const load_settings& wanted) {
   for (const auto& each : pool.reactors()) each->on_taken = nullptr;  // no tasks of a ledger
-  const nanoseconds begins = here.now() + warm_up;
+  const nanoseconds begins = here.now() + warm_up();
   const nanoseconds lasts = measured(pool.form.workers);
   served_load load{.pool = pool,
                    .here = here,
@@ -262,7 +271,7 @@ outcome run_served(simulated_pool& pool, machine& here, const load_settings& wan
                    .begins = begins,
                    .ends = begins + lasts};
   if (load.closed) {
-    for (unsigned i = 0; i < connections_per_worker * pool.form.workers; ++i) {
+    for (unsigned i = 0; i < connections(pool.form.workers); ++i) {
       request& made = load.requests.emplace_back(load);
       made.home = load.any_home();
       load.arrive(made, here.now() + here.random.below(round_trip));
@@ -277,7 +286,7 @@ outcome run_served(simulated_pool& pool, machine& here, const load_settings& wan
   pool.run();
   std::sort(load.found.waited.begin(), load.found.waited.end());
   load.found.tasks = load.found.waited.size();
-  load.found.took = lasts;
+  load.found.lasted = load.found.took + warm_up();
   return std::move(load.found);
 }
 

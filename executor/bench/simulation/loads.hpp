@@ -13,7 +13,7 @@ namespace bwos::simulation {
 /// How long a task of a served load computes.
 enum class lengths : std::uint8_t {
   even,   ///< Exponential, 5 us on average.
-  mixed,  ///< The same, but one in 100 takes 500 us.
+  mixed,  ///< The same, but one in 250 takes 500 us.
 };
 
 struct load_settings {
@@ -26,7 +26,8 @@ struct load_settings {
 
 struct outcome {
   std::uint64_t tasks = 0;
-  nanoseconds took = 0;             ///< From the first to the last.
+  nanoseconds took = 0;             ///< While so many ended,
+  nanoseconds lasted = 0;           ///< and with the warm-up, for which workers were busy as well.
   std::vector<nanoseconds> waited;  ///< `open` and `closed`: from arrival until done, sorted.
 };
 

@@ -106,7 +106,7 @@ double machine::distance(unsigned one, unsigned other) const noexcept {
   return one / takes.node_cpus == other / takes.node_cpus ? takes.far : takes.remote;
 }
 
-void machine::touch(const void* what, access how) noexcept {
+void machine::touch(const void* what, access how, std::source_location from_where) noexcept {
   if (running_ == nullptr) return;
   const unsigned self = running_->index;
   line& at = lines_[reinterpret_cast<std::uintptr_t>(what) / line_bytes];
@@ -118,8 +118,10 @@ void machine::touch(const void* what, access how) noexcept {
     // Those that want the same line wait for each other.
     const picoseconds from = std::max(at.busy, running_->time);
     const double way = owns ? takes.away : distance(at.owner, self);
-    ns += static_cast<double>(from - running_->time) / 1000 + way;
     at.busy = from + static_cast<picoseconds>(way * 1000);
+    const picoseconds waited = at.busy - running_->time;
+    ns += static_cast<double>(waited) / 1000;
+    waited_at_[{from_where.file_name(), from_where.line()}] += waited;
   }
   at.touched = true;
   if (!reads) {
@@ -134,6 +136,21 @@ void machine::touch(const void* what, access how) noexcept {
     at.owner = self;
   }
   advance(ns);
+}
+
+std::vector<machine::place> machine::places() const {
+  std::map<std::string, picoseconds> all;  // a header is of many files
+  for (const auto& [at, waited] : waited_at_) {
+    const std::string_view file = at.first;
+    const std::size_t root = file.rfind("executor/");
+    all[std::string(file.substr(root == file.npos ? 0 : root)) + ':' + std::to_string(at.second)] +=
+        waited;
+  }
+  std::vector<place> result;
+  for (const auto& [name, waited] : all) result.push_back({waited, name});
+  std::sort(result.begin(), result.end(),
+            [](const place& one, const place& other) { return one.waited > other.waited; });
+  return result;
 }
 
 void machine::yield() noexcept {

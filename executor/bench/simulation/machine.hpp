@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <queue>
 #include <source_location>
@@ -46,7 +47,7 @@ class machine {
 
   /// A system call, or a look at the clock.
   void step(const char* what, std::source_location at) noexcept;
-  void touch(const void* what, access how) noexcept;
+  void touch(const void* what, access how, std::source_location at) noexcept;
   void changed(std::uint64_t) noexcept {}
   void saw(std::uint64_t) noexcept {}
   static bool fails_spuriously() noexcept { return false; }
@@ -75,6 +76,13 @@ class machine {
   }
   [[nodiscard]] thread* running() const noexcept { return running_; }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+  /// How long all threads together have waited for cache lines, by the file and line that touched
+  /// them, the longest first.
+  struct place {
+    picoseconds waited;
+    std::string name;
+  };
+  [[nodiscard]] std::vector<place> places() const;
   [[noreturn]] void fail(const std::string& check, const std::string& message);
 
   /// When it begins. Not 0, which deadlines and turns take for "none".
@@ -115,6 +123,7 @@ class machine {
                       later>
       runnable_;
   std::unordered_map<std::uintptr_t, line> lines_;
+  std::map<std::pair<const char*, unsigned>, picoseconds> waited_at_;
   thread* running_ = nullptr;
   picoseconds turn_ends_ = 0;  // from then on somebody else is earlier
   std::uint64_t steps_ = 0;
@@ -125,9 +134,9 @@ inline void step(const char* what,
                  std::source_location at = std::source_location::current()) noexcept {
   if (machine* const here = machine::current()) here->step(what, at);
 }
-inline void touch(const void* what, access how, const char* /*name*/,
-                  std::source_location /*at*/) noexcept {
-  if (machine* const here = machine::current()) here->touch(what, how);
+inline void touch(const void* what, access how, const char* /*name*/ = "",
+                  std::source_location at = std::source_location::current()) noexcept {
+  if (machine* const here = machine::current()) here->touch(what, how, at);
 }
 
 }  // namespace bwos::simulation

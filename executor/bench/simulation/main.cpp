@@ -27,11 +27,13 @@ constexpr const char* usage =
   choice=HOW      in-use, probabilistic
   amount=HOW      batch, one, half, block
   group=N         open, closed: workers that share a reactor, 1 to 64; default 4
-  lengths=HOW     open, closed: even (5 us), mixed (one in 100 takes 500 us); default mixed
+  lengths=HOW     open, closed: even (5 us), mixed (one in 250 takes 500 us); default mixed
   skew=PERCENT    open, closed: of requests that come to the first eighth of the workers, 0 to 100
   busy=PERCENT    open: of the workers' time that the requests compute, 1 to 100; default 70
   COST=FACTOR     what that of the file is multiplied by, as in away=2
   seed=N          0 and up; default 1
+  places=N        also prints, to standard error, the N lines of the sources at which workers
+                  waited longest for cache lines, and the share of their time; default 0
 )";
 
 struct settings {
@@ -39,6 +41,7 @@ struct settings {
   load_settings load;
   shape pool;
   std::uint64_t seed = 1;
+  unsigned places = 0;
 };
 
 unsigned number(const std::string& name, const std::string& given, unsigned least, unsigned most) {
@@ -94,6 +97,8 @@ void read_setting(settings& to, const std::string& name, const std::string& valu
     to.load.busy = number(name, value, 1, 100);
   } else if (name == "seed") {
     to.seed = number(name, value, 0, 1'000'000'000);
+  } else if (name == "places") {
+    to.places = number(name, value, 0, 1'000);
   } else {
     to.of.named(name) *= factor(name, value);
   }
@@ -135,32 +140,34 @@ void simulate(const settings& wanted) {
   machine here(wanted.seed, wanted.of);
   simulated_pool pool(here, wanted.pool);
   const outcome found = run_load(pool, here, wanted.load);
-  double elapsed = 0;
-  double waited = 0;
-  double worked = 0;
+  double busy = 0;
   double stolen = 0;
   double run = 0;
   for (unsigned i = 0; i < wanted.pool.workers; ++i) {
     const thread& each = pool.thread_of(i);
-    elapsed += static_cast<double>(each.time - machine::began) / 1000;
-    waited += static_cast<double>(each.waited) / 1000;
-    worked += static_cast<double>(each.worked) / 1000;
+    busy += static_cast<double>(each.time - machine::began - each.waited) / 1000;
     const worker_statistics counted = pool.all.slot(i).statistics();
     stolen += static_cast<double>(counted.steal_entries + counted.fork_steal);
     run += static_cast<double>(counted.run);
   }
   const auto tasks = static_cast<double>(found.tasks);
+  const double all = std::max(run, tasks);  // those of the warm-up as well; or calls of one task
+  const double had = static_cast<double>(found.lasted) * wanted.pool.workers;
   std::printf(
-      "{\"op_ns\": %.3f, \"op_cpu_ns\": %.3f, \"stolen_percent\": %.3f, "
-      "\"idle_percent\": %.2f",
-      static_cast<double>(found.took) / tasks, (elapsed - waited) / run,
-      100 * stolen / std::max(run, tasks), 100 * waited / elapsed);
+      "{\"op_ns\": %.3f, \"op_cpu_ns\": %.3f, \"stolen_percent\": %.3f, \"idle_percent\": %.2f",
+      static_cast<double>(found.took) / tasks, busy / all, 100 * stolen / all,
+      100 * std::max(0.0, 1 - busy / had));
   if (!found.waited.empty()) {
     std::printf(", \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f",
                 percentile(found.waited, 50), percentile(found.waited, 99),
                 percentile(found.waited, 99.9));
   }
   std::printf("}\n");
+  const std::vector<machine::place> places = here.places();
+  for (std::size_t i = 0; i < std::min<std::size_t>(wanted.places, places.size()); ++i) {
+    std::fprintf(stderr, "%5.1f %%  %s\n", static_cast<double>(places[i].waited) / 10 / busy,
+                 places[i].name.c_str());
+  }
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures on this machine what a simulation needs to know (costs.hpp), and prints it as a file of
-// costs: medians of many short measurements, with the quartiles beside them. What needs a machine
-// of several caches or nodes is not measured but copied from the command line.
+// costs. What needs a machine of several caches or nodes is not measured but copied from the
+// command line.
 #include <sched.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bwos/continuation.hpp>
@@ -23,6 +22,7 @@
 
 #include "base/system_call.hpp"
 #include "base/ticks.hpp"
+#include "measure.hpp"
 #include "scheduler/worker_queue.hpp"
 
 namespace bwos::simulation {
@@ -34,11 +34,11 @@ double ns_since(steady::time_point began) {
   return std::chrono::duration<double, std::nano>(steady::now() - began).count();
 }
 
-void print(const char* name, std::vector<double> samples, const char* meaning) {
-  std::sort(samples.begin(), samples.end());
-  const std::size_t count = samples.size();
-  std::printf("%s = %.3g  # %s; quartiles %.3g and %.3g of %zu\n", name, samples[count / 2],
-              meaning, samples[count / 4], samples[count - 1 - count / 4], count);
+/// The lower quartile, as others on this machine can only make it longer.
+void print(const char* name, const std::vector<double>& samples, const char* meaning) {
+  std::printf("%s = %.3g  # %s; of %zu the least %.3g, median %.3g, upper quartile %.3g\n", name,
+              bench::quantile(samples, 0.25), meaning, samples.size(), bench::quantile(samples, 0),
+              bench::quantile(samples, 0.5), bench::quantile(samples, 0.75));
 }
 
 /// ns of each of `times` calls of `what`, again and again.
@@ -72,14 +72,16 @@ std::vector<unsigned> cpus() {
   return result;
 }
 
-/// A number that two CPUs raise in turn. A turn moves its line twice: to the one that waits for it,
-/// and for the store back.
-std::vector<double> handed_over(unsigned one, unsigned other) {
-  constexpr unsigned turns = 2'000;
-  constexpr unsigned samples = 200;
+/// ns of each turn of two CPUs that raise a number in turn. A turn moves its line twice: to the one
+/// that waits for it, and for the store back.
+std::vector<double> turns_of(unsigned one, unsigned other) {
+  constexpr unsigned turns = 100;
+  constexpr unsigned samples = 5'000;
   alignas(64) std::atomic<unsigned> word{0};
   const auto play = [&word](unsigned parity, unsigned until) {
-    for (unsigned seen = 0; seen < until; seen = word.load(std::memory_order_acquire)) {
+    while (true) {  // ends: the other one raises it as well
+      const unsigned seen = word.load(std::memory_order_acquire);
+      if (seen >= until) return;
       if (seen % 2 == parity) word.store(seen + 1, std::memory_order_release);
     }
   };
@@ -226,9 +228,9 @@ int main(int count, char** arguments) {
   print("poll", time_of(1'000, poll), "epoll_wait() that finds nothing");
   ::close(set);
 
-  std::vector<double> away = handed_over(all[0], all[1]);
+  std::vector<double> away = turns_of(all[0], all[1]);
   for (double& each : away) each /= 2;
-  print("away", away, "half of what a number takes to the other CPU");
+  print("away", away, "half of a turn of two CPUs that raise a number");
   measure_wake(all[0], all[1]);
   std::fflush(stdout);
 
