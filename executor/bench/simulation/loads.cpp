@@ -159,12 +159,12 @@ outcome run_forks(simulated_pool& pool, machine& here, unsigned n) {
 // Requests.
 
 nanoseconds warm_up() {
-  return (bench::is_quick() ? 1 : 5) * millisecond;
+  return (bench::is_quick() ? 1 : 3) * millisecond;
 }
 /// As many requests, however many workers; but for those who see only a few each.
 nanoseconds measured(unsigned workers) {
   if (bench::is_quick()) return 1 * millisecond;
-  return std::max(5 * millisecond, 40 * millisecond * 64 / std::max(64U, workers));
+  return std::max(4 * millisecond, 20 * millisecond * 64 / std::max(64U, workers));
 }
 constexpr nanoseconds round_trip = 50 * microsecond;  // closed: from an answer to the next request
 unsigned connections(unsigned workers) {              // closed
