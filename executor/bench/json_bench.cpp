@@ -7,12 +7,14 @@
 #include <asio/post.hpp>
 #include <asio/thread_pool.hpp>
 #include <bwos/asio.hpp>
+#include <bwos/continuation.hpp>
 #include <bwos/pool.hpp>
 #include <bwos/sync_wait.hpp>
 #include <bwos/task_group.hpp>
 
 #include <atomic>
 #include <cstddef>
+#include <deque>
 
 #include "answer.hpp"
 #include "json_cases.hpp"
@@ -20,7 +22,52 @@
 namespace bwos::bench {
 namespace {
 
-/// Documents are posted, and the last one of a batch to end posts the next batch.
+/// Documents are continuations that exist already, which run in FIFO order. The last one of a batch
+/// to end posts the next batch.
+class queued {
+  struct task : continuation {
+    task(queued& its, std::size_t number) noexcept
+        : continuation(&run), of(its), document(number) {}
+    queued& of;
+    const std::size_t document;
+
+   private:
+    static void run(continuation& self, disposition how) noexcept {
+      if (how != disposition::run) return;
+      auto& mine = static_cast<task&>(self);
+      mine.of.all_.decode(mine.document);
+      if (mine.of.running_.fetch_sub(1) == 1) mine.of.post_batch();
+    }
+  };
+
+ public:
+  queued(unsigned workers, documents& all) : all_(all), pool_({.workers = workers}) {
+    for (std::size_t each = 0; each < batch_size; ++each) tasks_.emplace_back(*this, each);
+  }
+
+  void decode(std::size_t batches) {
+    left_ = batches;
+    post_batch();
+    ended_.take();
+  }
+
+ private:
+  void post_batch() noexcept {
+    if (left_ == 0) return ended_.give();
+    --left_;
+    running_.store(batch_size);
+    for (task& each : tasks_) pool_.post(each);
+  }
+
+  documents& all_;
+  std::deque<task> tasks_;
+  std::size_t left_ = 0;  // batches
+  std::atomic<std::size_t> running_{0};
+  answer ended_;
+  pool pool_;
+};
+
+/// The same by asio::post().
 template <class Pool>
 class posted {
  public:
@@ -49,7 +96,7 @@ class posted {
   Pool pool_;
 };
 
-/// Documents are forked.
+/// Documents are forked, and run in LIFO order.
 class forked {
  public:
   forked(unsigned workers, documents& all) : all_(all), pool_({.workers = workers}) {}
@@ -71,7 +118,8 @@ class forked {
 
 int main(int count, char** arguments) {
   using namespace bwos::bench;
-  register_side<posted<bwos::thread_pool>>("fifo");
+  register_side<queued>("fifo");
+  register_side<posted<bwos::thread_pool>>("asio_on_bwos");
   register_side<forked>("lifo");
   register_side<posted<asio::thread_pool>>("asio");
   return run_benchmarks(count, arguments);

@@ -155,7 +155,7 @@ bool write(const std::vector<look>& seen, const char* path) {
   return std::fclose(to) == 0;
 }
 
-/// The value of `Kind` that has that name, of `count`; the first for none.
+/// The value of `Kind` that has that name, of `count`.
 template <class Kind>
 Kind named(const char* name, unsigned count) {
   for (unsigned i = 0; i < count; ++i) {

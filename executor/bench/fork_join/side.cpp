@@ -39,11 +39,13 @@ std::uint64_t tasks_of(const std::string& name, std::uint64_t n, std::uint64_t a
 void measure(const bwos::bench::measured_case& each, std::uint64_t n, int repetitions) {
   each.run(n);  // its memory is there, its workers have started
   for (int i = 0; i < repetitions; ++i) {
+    bwos::bench::spent_aside = {};
     const double cpu = bwos::bench::cpu_seconds();
     const double wall = bwos::bench::seconds(CLOCK_MONOTONIC);
     const std::uint64_t answer = each.run(n);
-    const double wall_s = bwos::bench::seconds(CLOCK_MONOTONIC) - wall;
-    const double cpu_s = bwos::bench::cpu_seconds() - cpu;
+    const bwos::bench::time_aside aside = bwos::bench::spent_aside;
+    const double wall_s = bwos::bench::seconds(CLOCK_MONOTONIC) - wall - aside.wall_s;
+    const double cpu_s = bwos::bench::cpu_seconds() - cpu - aside.cpu_s;
     const auto tasks = static_cast<double>(tasks_of(each.name, n, answer));
     std::printf("{\"op_ns\": %.4f, \"op_cpu_ns\": %.4f, \"answer\": %llu, \"peak_rss_kib\": %ld}\n",
                 wall_s * 1e9 / tasks, cpu_s * 1e9 / tasks, static_cast<unsigned long long>(answer),

@@ -13,6 +13,15 @@
 namespace bwos::simulation {
 namespace {
 
+/// The time of all workers that they were not idle, until now.
+picoseconds busy_time(const simulated_pool& pool) {
+  picoseconds sum = 0;
+  for (unsigned i = 0; i < pool.form.workers; ++i) {
+    sum += pool.thread_of(i).time - pool.thread_of(i).waited;
+  }
+  return sum;
+}
+
 // Posted tasks, as in post_cases.hpp, which are told by their numbers what they post.
 
 struct successors {
@@ -96,17 +105,19 @@ outcome run_posted(simulated_pool& pool, machine& here, const std::string& name)
   std::deque<posted_task> tasks;
   std::vector<posted_task*> all;
   for (std::size_t i = 0; i < load.count; ++i) all.push_back(&tasks.emplace_back(load, all, i));
-  nanoseconds took = 0;
+  outcome found{.tasks = load.count};
   here.start("poster", [&] {
-    here.wait(&took, here.now() + 5 * millisecond, "until all sleep");
+    here.wait(&found, here.now() + 5 * millisecond, "until all sleep");
     const nanoseconds began = here.now();
+    const picoseconds busy = busy_time(pool);
     for (std::size_t i = 0; i < load.from_outside; ++i) all[i]->post();
     if (load.left != 0) here.wait(&load, never, "for the last task");
-    took = here.now() - began;
+    found.took = here.now() - began;
+    found.busy = busy_time(pool) - busy;
     pool.all.stop();
   });
   pool.run();
-  return {.tasks = load.count, .took = took, .lasted = took, .waited = {}};
+  return found;
 }
 
 // Forks.
@@ -142,29 +153,30 @@ struct fork_root : continuation {
 
 outcome run_forks(simulated_pool& pool, machine& here, unsigned n) {
   fork_root root(here, n);
-  nanoseconds took = 0;
+  outcome found{.tasks = fib_calls(n)};
   here.start("poster", [&] {
-    here.wait(&took, here.now() + 5 * millisecond, "until all sleep");
+    here.wait(&found, here.now() + 5 * millisecond, "until all sleep");
     const nanoseconds began = here.now();
+    const picoseconds busy = busy_time(pool);
     pool.all.post(root);
     if (!root.done) here.wait(static_cast<continuation*>(&root), never, "for the root");
-    took = here.now() - began;
+    found.took = here.now() - began;
+    found.busy = busy_time(pool) - busy;
     pool.all.stop();
   });
   pool.run();
-  const std::uint64_t calls = fib_calls(n);
-  return {.tasks = calls, .took = took, .lasted = took, .waited = {}};
+  return found;
 }
 
 // Requests.
 
 nanoseconds warm_up() {
-  return (bench::is_quick() ? 1 : 3) * millisecond;
+  return (bench::is_quick() ? 1 : 5) * millisecond;
 }
 /// As many requests, however many workers; but for those who see only a few each.
 nanoseconds measured(unsigned workers) {
   if (bench::is_quick()) return 1 * millisecond;
-  return std::max(4 * millisecond, 20 * millisecond * 64 / std::max(64U, workers));
+  return std::max(5 * millisecond, 20 * millisecond * 64 / std::max(64U, workers));
 }
 constexpr nanoseconds round_trip = 50 * microsecond;  // closed: from an answer to the next request
 unsigned connections(unsigned workers) {              // closed
@@ -173,32 +185,44 @@ unsigned connections(unsigned workers) {              // closed
 
 struct served_load;
 
+/// A connection, where the load is closed.
 struct alignas(64) request : continuation {
-  explicit request(served_load& its) : continuation(&run_it), of(its) {}
+  request(served_load& its, std::uint64_t seed) : continuation(&run_it), of(its), random(seed) {}
   served_load& of;
+  random_source random;  // of its own, so that all pools of a seed get the same requests
   unsigned home = 0;
   nanoseconds arrived = 0;
+  nanoseconds computes = 0;
 
  private:
   static void run_it(continuation& self, disposition how) noexcept;
 };
 
 struct served_load {
+  served_load(simulated_pool& on, machine& its, const load_settings& given, std::uint64_t seed)
+      : pool(on), here(its), wanted(given), closed(given.name == "closed"), random(seed) {
+    begins = here.now() + warm_up();
+    ends = begins + measured(pool.form.workers);
+    here.at(begins, [this] { found.busy = busy_time(pool); });
+    here.at(ends, [this] { found.busy = busy_time(pool) - found.busy; });
+    found.took = ends - begins;
+  }
+
   simulated_pool& pool;
   machine& here;
   const load_settings& wanted;
-  bool closed;
+  const bool closed;
+  random_source random;  // open: of when requests arrive
   nanoseconds begins;
   nanoseconds ends;
-  std::deque<request> requests = {};
-  std::vector<request*> spare = {};
+  std::deque<request> requests;
   std::size_t under_way = 0;
-  bool over = false;
-  outcome found = {};
+  bool over = false;  // nothing more arrives
+  outcome found;
 
-  double even() { return (here.random.below(1U << 24) + 1) / static_cast<double>(1U << 24); }
-  nanoseconds exponential(double mean) {
-    return static_cast<nanoseconds>(-mean * std::log(even()));
+  static nanoseconds exponential(random_source& from, double mean) {
+    const double even = (from.below(1U << 24) + 1) / static_cast<double>(1U << 24);
+    return static_cast<nanoseconds>(-mean * std::log(even));
   }
   static constexpr double short_ns = 5'000;
   static constexpr unsigned long_one_in = 250;
@@ -206,48 +230,50 @@ struct served_load {
   [[nodiscard]] double mean_ns() const {
     return wanted.how_long == lengths::even ? short_ns : short_ns + long_ns / double{long_one_in};
   }
-  nanoseconds length() {
-    const bool is_long = wanted.how_long == lengths::mixed && here.random.below(long_one_in) == 0;
-    return is_long ? long_ns : exponential(short_ns);
+  [[nodiscard]] nanoseconds length(random_source& from) const {
+    const bool is_long = wanted.how_long == lengths::mixed && from.below(long_one_in) == 0;
+    return is_long ? long_ns : exponential(from, short_ns);
   }
-  unsigned any_home() {
+  [[nodiscard]] unsigned any_home(random_source& from) const {
     const unsigned workers = pool.form.workers;
-    const bool skewed = here.random.below(100) < wanted.skew;
-    return here.random.below(skewed ? std::max(1U, workers / 8) : workers);
+    const bool skewed = from.below(100) < wanted.skew;
+    return from.below(skewed ? std::max(1U, workers / 8) : workers);
   }
 
   void arrive(request& what, nanoseconds when) {
     ++under_way;
     what.arrived = when;
+    what.computes = length(what.random);
     static_cast<simulated_reactor*>(pool.all.slot(what.home).home)->arrive(when, what);
+  }
+  void connect_all() {
+    for (unsigned i = 0; i < connections(pool.form.workers); ++i) {
+      request& made = requests.emplace_back(*this, random.next());
+      made.home = any_home(random);
+      arrive(made, here.now() + random.below(round_trip));
+    }
   }
   void arrive_at_random(nanoseconds when) {
     if (when >= ends) return finish();
     here.at(when, [this, when] {
-      if (spare.empty()) spare.push_back(&requests.emplace_back(*this));
-      request& next = *spare.back();
-      spare.pop_back();
-      next.home = any_home();
+      request& next = requests.emplace_back(*this, random.next());
+      next.home = any_home(random);
       arrive(next, when);
       const double gap = mean_ns() / pool.form.workers / (wanted.busy / 100.0);
-      arrive_at_random(when + exponential(gap));
+      arrive_at_random(when + exponential(random, gap));
     });
-  }
-  void finish() {
-    over = true;
-    if (under_way == 0) here.wake(this);
   }
   void ended(request& what) {
     const nanoseconds now = here.now();
     --under_way;
-    if (what.arrived >= begins && what.arrived < ends) {
-      found.waited.push_back(now - what.arrived);
-      found.took = now - begins;
-    }
+    if (now >= begins && now < ends) ++found.tasks;
+    if (what.arrived >= begins && what.arrived < ends) found.waited.push_back(now - what.arrived);
     if (closed && now + round_trip < ends) return arrive(what, now + round_trip);
-    spare.push_back(&what);
-    if (closed) over = true;
-    if (over && under_way == 0) here.wake(this);
+    if (closed || over) finish();
+  }
+  void finish() {
+    over = true;
+    if (under_way == 0) here.wake(this);
   }
 };
 
@@ -256,26 +282,15 @@ void request::run_it(continuation& self, disposition how) noexcept {
   auto& mine = static_cast<request&>(self);
   touch(&self, access::change);
   mine.of.here.spend(mine.of.here.takes.run);
-  mine.of.here.compute(mine.of.length());
+  mine.of.here.compute(mine.computes);
   mine.of.ended(mine);
 }
 
 outcome run_served(simulated_pool& pool, machine& here, const load_settings& wanted) {
   for (const auto& each : pool.reactors()) each->on_taken = nullptr;  // no tasks of a ledger
-  const nanoseconds begins = here.now() + warm_up();
-  const nanoseconds lasts = measured(pool.form.workers);
-  served_load load{.pool = pool,
-                   .here = here,
-                   .wanted = wanted,
-                   .closed = wanted.name == "closed",
-                   .begins = begins,
-                   .ends = begins + lasts};
+  served_load load(pool, here, wanted, here.random.next());
   if (load.closed) {
-    for (unsigned i = 0; i < connections(pool.form.workers); ++i) {
-      request& made = load.requests.emplace_back(load);
-      made.home = load.any_home();
-      load.arrive(made, here.now() + here.random.below(round_trip));
-    }
+    load.connect_all();
   } else {
     load.arrive_at_random(here.now() + 1);
   }
@@ -285,8 +300,6 @@ outcome run_served(simulated_pool& pool, machine& here, const load_settings& wan
   });
   pool.run();
   std::sort(load.found.waited.begin(), load.found.waited.end());
-  load.found.tasks = load.found.waited.size();
-  load.found.lasted = load.found.took + warm_up();
   return std::move(load.found);
 }
 

@@ -25,10 +25,10 @@ struct load_settings {
 };
 
 struct outcome {
-  std::uint64_t tasks = 0;
-  nanoseconds took = 0;             ///< While so many ended,
-  nanoseconds lasted = 0;           ///< and with the warm-up, for which workers were busy as well.
-  std::vector<nanoseconds> waited;  ///< `open` and `closed`: from arrival until done, sorted.
+  std::uint64_t tasks = 0;               ///< That ended
+  nanoseconds took = 0;                  ///< in a time, from the first one on, or behind a warm-up,
+  picoseconds busy = 0;                  ///< in which so much of the workers' time was not idle.
+  std::vector<nanoseconds> waited = {};  ///< `open` and `closed`: from arrival until done, sorted.
 };
 
 /// The loads by their names: those of the question `post` (tree, chain, fan, burst), `fib` by

@@ -14,19 +14,20 @@ constexpr picoseconds last_moment = machine::began + picoseconds{100'000} * mill
 
 constexpr std::size_t line_bytes = 64;
 
-/// Of a step that is no access to an atomic, by the words in which the shadow headers and the
-/// simulated reactor tell it.
+/// Of a step that is no access to an atomic, by the words in which the shadow headers, fence.cpp
+/// and the simulated reactor tell it.
 double cost_of(std::string_view what, const costs& takes) {
   if (what == "looks at the clock") return takes.clock;
   if (what == "epoll_wait" || what == "epoll_wait aside") return takes.poll;
-  if (what == "futex_wait" || what == "futex_wake" || what == "writes a token" ||
-      what == "reads the token" || what == "timerfd_settime" || what == "yields") {
-    return takes.system_call;
+  if (what == "membarrier") return takes.membarrier;
+  for (const std::string_view call : {"futex_wait", "futex_wake", "writes a token",
+                                      "reads the token", "timerfd_settime", "yields"}) {
+    if (what == call) return takes.system_call;
   }
-  if (what == "locks" || what == "tries to lock" || what == "unlocks") {
-    return takes.hit + takes.locked;
+  for (const std::string_view back : {"has locked", "has unlocked", "returns from epoll_wait"}) {
+    if (what == back) return 0;
   }
-  return 0;  // the way back from one of these
+  machine::current()->fail("costs", "nobody knows what it takes: " + std::string(what));
 }
 
 }  // namespace
@@ -106,34 +107,41 @@ double machine::distance(unsigned one, unsigned other) const noexcept {
   return one / takes.node_cpus == other / takes.node_cpus ? takes.far : takes.remote;
 }
 
+/// What `self` waits for: the owner's line, and before a change all copies of it, too.
+double machine::way_to(const line& at, unsigned self, bool reads) const noexcept {
+  double way = at.owner == self ? 0 : distance(at.owner, self);
+  for (unsigned reader = 0; !reads && reader < at.readers.size(); ++reader) {
+    if (at.readers[reader] && reader != self) way = std::max(way, distance(reader, self));
+  }
+  return way;
+}
+
 void machine::touch(const void* what, access how, std::source_location from_where) noexcept {
   if (running_ == nullptr) return;
   const unsigned self = running_->index;
   line& at = lines_[reinterpret_cast<std::uintptr_t>(what) / line_bytes];
   const bool reads = how == access::load;
   const bool owns = !at.touched || at.owner == self;
-  const bool holds = owns || (at.shared && self < at.readers.size() && at.readers[self]);
+  const bool holds = owns || (self < at.readers.size() && at.readers[self]);
   double ns = takes.hit + (how == access::change ? takes.locked : 0);
   if (reads ? !holds : (!owns || at.shared)) {
-    // Those that want the same line wait for each other.
+    // Those that want it as their own wait for each other; copies of what is shared come at once.
     const picoseconds from = std::max(at.busy, running_->time);
-    const double way = owns ? takes.away : distance(at.owner, self);
-    at.busy = from + static_cast<picoseconds>(way * 1000);
-    const picoseconds waited = at.busy - running_->time;
+    const picoseconds there = from + static_cast<picoseconds>(way_to(at, self, reads) * 1000);
+    if (!reads || !at.shared) at.busy = there;
+    const picoseconds waited = there - running_->time;
     ns += static_cast<double>(waited) / 1000;
     waited_at_[{from_where.file_name(), from_where.line()}] += waited;
   }
+  if (!at.touched || !reads) at.owner = self;
   at.touched = true;
   if (!reads) {
-    at.owner = self;
     at.shared = false;
     at.readers.clear();
   } else if (!holds) {
     at.shared = true;
     if (at.readers.size() <= self) at.readers.resize(self + 1);
     at.readers[self] = true;
-  } else if (owns && !at.shared) {
-    at.owner = self;
   }
   advance(ns);
 }
@@ -158,7 +166,6 @@ void machine::yield() noexcept {
 }
 
 void machine::compute(nanoseconds span) noexcept {
-  running_->worked += span * 1000;
   advance(static_cast<double>(span));
 }
 

@@ -6,7 +6,7 @@
 // threads of both are fibers, which run the shipped files.
 //
 // Not modelled: plain memory (but for tasks, which touch() themselves), the store buffer, more
-// threads than CPUs, and what else a kernel does.
+// threads than CPUs, and what a kernel does inside a call, but for the lock of an epoll set.
 #pragma once
 
 #include <cstdint>
@@ -109,6 +109,7 @@ class machine {
   };
 
   [[nodiscard]] double distance(unsigned one, unsigned other) const noexcept;
+  [[nodiscard]] double way_to(const line& at, unsigned self, bool reads) const noexcept;
   void advance(double ns) noexcept;
   void let_others() noexcept;
   [[nodiscard]] picoseconds next_action() const noexcept;

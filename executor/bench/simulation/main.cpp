@@ -140,23 +140,24 @@ void simulate(const settings& wanted) {
   machine here(wanted.seed, wanted.of);
   simulated_pool pool(here, wanted.pool);
   const outcome found = run_load(pool, here, wanted.load);
-  double busy = 0;
   double stolen = 0;
   double run = 0;
+  double awake = 0;  // all the time that the pool was there
   for (unsigned i = 0; i < wanted.pool.workers; ++i) {
-    const thread& each = pool.thread_of(i);
-    busy += static_cast<double>(each.time - machine::began - each.waited) / 1000;
     const worker_statistics counted = pool.all.slot(i).statistics();
+    const thread& each = pool.thread_of(i);
+    awake += static_cast<double>(each.time - machine::began - each.waited);
     stolen += static_cast<double>(counted.steal_entries + counted.fork_steal);
     run += static_cast<double>(counted.run);
   }
+  if (found.tasks == 0) throw std::runtime_error("nobody was answered while it measured");
   const auto tasks = static_cast<double>(found.tasks);
-  const double all = std::max(run, tasks);  // those of the warm-up as well; or calls of one task
-  const double had = static_cast<double>(found.lasted) * wanted.pool.workers;
+  const auto took = static_cast<double>(found.took);
+  const double busy = static_cast<double>(found.busy) / 1000;
   std::printf(
       "{\"op_ns\": %.3f, \"op_cpu_ns\": %.3f, \"stolen_percent\": %.3f, \"idle_percent\": %.2f",
-      static_cast<double>(found.took) / tasks, busy / all, 100 * stolen / all,
-      100 * std::max(0.0, 1 - busy / had));
+      took / tasks, busy / tasks, 100 * stolen / std::max(run, tasks),
+      100 * (1 - busy / (took * wanted.pool.workers)));
   if (!found.waited.empty()) {
     std::printf(", \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f",
                 percentile(found.waited, 50), percentile(found.waited, 99),
@@ -165,7 +166,7 @@ void simulate(const settings& wanted) {
   std::printf("}\n");
   const std::vector<machine::place> places = here.places();
   for (std::size_t i = 0; i < std::min<std::size_t>(wanted.places, places.size()); ++i) {
-    std::fprintf(stderr, "%5.1f %%  %s\n", static_cast<double>(places[i].waited) / 10 / busy,
+    std::fprintf(stderr, "%5.1f %%  %s\n", 100 * static_cast<double>(places[i].waited) / awake,
                  places[i].name.c_str());
   }
 }

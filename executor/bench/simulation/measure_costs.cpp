@@ -6,8 +6,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bwos/base/asymmetric_fence.hpp>
 #include <bwos/continuation.hpp>
 #include <bwos/pool.hpp>
 #include <bwos/sync_wait.hpp>
@@ -51,6 +53,12 @@ std::vector<double> time_of(unsigned times, const What& what) {
     result.push_back(ns_since(began) / times);
   }
   return result;
+}
+
+/// What `all` have more than a typical one of `base`.
+std::vector<double> beyond(const std::vector<double>& base, std::vector<double> all) {
+  for (double& each : all) each = std::max(0.0, each - bench::quantile(base, 0.5));
+  return all;
 }
 
 bool stay_on(unsigned cpu) {
@@ -101,7 +109,7 @@ std::vector<double> turns_of(unsigned one, unsigned other) {
 }
 
 /// A sleeper that is woken: what that takes the one that wakes, and when it runs.
-void measure_wake(unsigned one, unsigned other) {
+void measure_wake(unsigned one, unsigned other, const std::vector<double>& system_call) {
   std::uint32_t word = 0;
   std::atomic<bool> ends{false};
   std::atomic<std::int64_t> ran_at{0};
@@ -130,8 +138,22 @@ void measure_wake(unsigned one, unsigned other) {
   __atomic_store_n(&word, 1U, __ATOMIC_SEQ_CST);
   system_call::futex_wake_one(&word);
   sleeper.join();
-  print("wake", wake, "futex_wake() of a sleeper");
+  print("wake", beyond(system_call, wake), "futex_wake() of a sleeper, beyond one of nobody");
   print("wake_up", until, "from there until it runs");
+}
+
+/// While another thread of the process runs.
+void measure_membarrier(unsigned one, unsigned other) {
+  if (!asymmetric_fence::available()) return;
+  std::atomic<bool> ends{false};
+  std::thread busy([&] {
+    stay_on(other);
+    while (!ends.load(std::memory_order_relaxed)) continue;
+  });
+  stay_on(one);
+  print("membarrier", time_of(10, &asymmetric_fence::heavy), "the heavy half of a fence");
+  ends = true;
+  busy.join();
 }
 
 struct link : continuation {
@@ -215,13 +237,16 @@ int main(int count, char** arguments) {
         "a put and a get of the FIFO queue by its owner alone");
 
   std::atomic<unsigned> word{0};
+  const auto load = [&] { static_cast<void>(word.load(std::memory_order_acquire)); };
   const auto change = [&] { word.fetch_add(1, std::memory_order_acq_rel); };
-  print("locked", time_of(10'000, change), "a read-modify-write");
+  print("locked", beyond(time_of(10'000, load), time_of(10'000, change)),
+        "a read-modify-write, beyond a load");
   print("clock", time_of(10'000, [] { static_cast<void>(now_ticks()); }), "a look at the clock");
 
   std::uint32_t nobody = 0;
-  print("system_call", time_of(1'000, [&] { system_call::futex_wake_one(&nobody); }),
-        "futex_wake() of nobody");
+  const auto wake_nobody = [&] { system_call::futex_wake_one(&nobody); };
+  const std::vector<double> system_call = time_of(1'000, wake_nobody);
+  print("system_call", system_call, "futex_wake() of nobody");
   const int set = ::epoll_create1(EPOLL_CLOEXEC);
   std::array<epoll_event, 64> ready{};
   const auto poll = [&] { static_cast<void>(::epoll_wait(set, ready.data(), 64, 0)); };
@@ -231,7 +256,8 @@ int main(int count, char** arguments) {
   std::vector<double> away = turns_of(all[0], all[1]);
   for (double& each : away) each /= 2;
   print("away", away, "half of a turn of two CPUs that raise a number");
-  measure_wake(all[0], all[1]);
+  measure_wake(all[0], all[1], system_call);
+  measure_membarrier(all[0], all[1]);
   std::fflush(stdout);
 
   print("chain", chains(), "a task that posts the next one, on a pool of one worker");

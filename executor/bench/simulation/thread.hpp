@@ -31,9 +31,8 @@ struct thread {
   const unsigned index;  ///< Of its CPU as well.
   fiber stack;
   state now = state::runnable;
-  picoseconds time = 0;    ///< Its clock.
-  picoseconds waited = 0;  ///< Of that, for others or a deadline,
-  picoseconds worked = 0;  ///< and inside tasks.
+  picoseconds time = 0;    ///< Its clock; while it waits, when that began.
+  picoseconds waited = 0;  ///< Of that, for others or a deadline.
   const void* waits_for = nullptr;
   std::uint64_t sleeps = 0;  ///< waiting: tells this sleep from the others, in their order.
   bool timed_out = false;

@@ -84,6 +84,7 @@ bool simulated_reactor::wait_aside(continuation_chain& sink, int at_most_ms) noe
 /// False: the deadline has passed.
 bool simulated_reactor::sleep_in(set& where, nanoseconds deadline, const char* what) noexcept {
   thread* const self = machine_.running();
+  touch(this, access::change, "adds itself to those that wait");
   where.waiters.push_back(self);
   const bool woken = machine_.wait(&where, deadline, what);
   std::erase(where.waiters, self);
@@ -94,6 +95,7 @@ bool simulated_reactor::sleep_in(set& where, nanoseconds deadline, const char* w
 /// read stays, and so do events beyond `at_most`: either wakes the next waiter.
 bool simulated_reactor::harvest(continuation_chain& sink, std::size_t at_most) noexcept {
   step("epoll_wait");
+  touch(this, access::change, "takes what is ready");
   std::size_t room = at_most;
   // A token stands in the list of what is ready, before or behind the rest.
   const bool token = tokens_ != 0 && (ready_.size() < room || machine_.random.below(2) == 0);
@@ -123,6 +125,7 @@ bool simulated_reactor::take_token() noexcept {
 
 void simulated_reactor::wake() noexcept {
   step("writes a token");
+  touch(this, access::change, "adds a token");
   ++tokens_;
   set_.wake_one(machine_);
   aside_.wake_one(machine_);

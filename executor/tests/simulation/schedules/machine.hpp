@@ -147,7 +147,7 @@ inline void step(const char* what,
 
 /// The same, for an access to an atomic.
 inline void touch(const void* /*what*/, access /*how*/, const char* name,
-                  std::source_location at) noexcept {
+                  std::source_location at = std::source_location::current()) noexcept {
   step(name, at);
 }
 
