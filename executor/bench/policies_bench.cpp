@@ -28,6 +28,7 @@
 #include <vector>
 
 #include <bwos/queue/fifo_queue.hpp>
+#include "chain.hpp"
 #include "queue_bench.hpp"
 #include "steal/policy.hpp"
 
@@ -89,19 +90,6 @@ void attempts(benchmark::State& state, const options& settings, bool dry) {
   state.counters["taken_%"] =
       100 * static_cast<double>(taken) / static_cast<double>(state.iterations());
 }
-
-/// Posts itself until it has run often enough.
-struct chain : continuation {
-  chain(pool& where, std::size_t runs) : continuation(&run), where_(where), left_(runs) {}
-
- private:
-  static void run(continuation& self, disposition how) noexcept {
-    auto& mine = static_cast<chain&>(self);
-    if (how == disposition::run && --mine.left_ != 0) mine.where_.post(mine);
-  }
-  pool& where_;
-  std::size_t left_;
-};
 
 void owner_of_a_pool(benchmark::State& state, options settings) {
   constexpr std::size_t tasks = 200'000;

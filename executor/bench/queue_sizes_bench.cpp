@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -27,6 +27,7 @@
 
 #include "base/random.hpp"
 #include "named_bench.hpp"
+#include "steal_names.hpp"
 
 namespace bwos::bench {
 namespace {
@@ -103,6 +104,8 @@ class sampler {
     if (thread_.joinable()) thread_.join();
     return seen_;
   }
+  /// Seconds of CPU that the looks have taken. After end().
+  [[nodiscard]] double cpu_s() const { return cpu_s_; }
 
  private:
   void run() {
@@ -122,6 +125,7 @@ class sampler {
   const pool& pool_;
   std::atomic<bool> ends_{false};
   std::vector<look> seen_;
+  double cpu_s_ = 0;
   std::thread thread_;
 };
 
@@ -155,16 +159,6 @@ bool write(const std::vector<look>& seen, const char* path) {
   return std::fclose(to) == 0;
 }
 
-/// The value of `Kind` that has that name, of `count`.
-template <class Kind>
-Kind named(const char* name, unsigned count) {
-  for (unsigned i = 0; i < count; ++i) {
-    if (std::strcmp(name, name_of(static_cast<Kind>(i))) == 0) return static_cast<Kind>(i);
-  }
-  std::fprintf(stderr, "there is no way of stealing %s\n", name);
-  std::exit(2);
-}
-
 int measure(const options& settings, const char* path) {
   pool on(settings);
   family work(on, is_quick() ? 2'000 : 400'000);
@@ -174,8 +168,9 @@ int measure(const options& settings, const char* path) {
   work.start();
   on.join();
   const std::chrono::duration<double, std::nano> took = steady::now() - began;
-  const double cpu_ns = (cpu_seconds() - cpu) * 1e9;
+  const double with_looks_s = cpu_seconds() - cpu;
   const std::vector<look>& seen = looks.end();
+  const double cpu_ns = std::max(0.0, with_looks_s - looks.cpu_s()) * 1e9;
   if (path != nullptr && !write(seen, path)) {
     std::fprintf(stderr, "cannot write %s\n", path);
     return 1;
@@ -209,10 +204,15 @@ int main(int count, char** arguments) {
                  arguments[0]);
     return 2;
   }
-  options settings;
-  settings.steal = bench::named<steal_kind>(arguments[1], 7);
-  settings.steal_blocks = bench::named<steal_choice>(arguments[2], 2);
-  settings.steal_takes = bench::named<steal_amount>(arguments[3], 4);
-  settings.workers = static_cast<unsigned>(std::strtoul(arguments[4], nullptr, 10));
-  return bench::measure(settings, count == 6 ? arguments[5] : nullptr);
+  try {
+    options settings;
+    settings.steal = bench::way_named<steal_kind>(arguments[1]);
+    settings.steal_blocks = bench::way_named<steal_choice>(arguments[2]);
+    settings.steal_takes = bench::way_named<steal_amount>(arguments[3]);
+    settings.workers = static_cast<unsigned>(std::strtoul(arguments[4], nullptr, 10));
+    return bench::measure(settings, count == 6 ? arguments[5] : nullptr);
+  } catch (const std::exception& why) {
+    std::fprintf(stderr, "%s: %s\n", arguments[0], why.what());
+    return 2;
+  }
 }

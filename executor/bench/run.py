@@ -98,6 +98,12 @@ def build(build_dir: Path, scenarios: list[Scenario], only: list[str] | None) ->
             print(f"{target} does not build: {why}", file=sys.stderr)
 
 
+def unbuilt(build_dir: Path, scenarios: list[Scenario], only: list[str] | None) -> list[str]:
+    """Programs that are to be there wherever all is built, and are not."""
+    sides = [each for one in scenarios for each in one.variants if not each.needs and (not only or each.name in only)]
+    return [name for name in dict.fromkeys(each.program for each in sides) if not (build_dir / name).exists()]
+
+
 def loaded() -> str | None:
     cpus = len(os.sched_getaffinity(0))
     load = os.getloadavg()[0]
@@ -141,6 +147,9 @@ def answer(given: argparse.Namespace, known: dict[str, Scenario]) -> int:
         print(f"about {sum(minutes(each, rounds, given.only) for each in chosen.values()):.0f} min, and building", flush=True)
     if why := refusal(given):  # before anything is built, which is a load as well
         print(f"error: {why}", file=sys.stderr)
+        return 1
+    if given.no_build and (missing := unbuilt(given.build_dir, list(chosen.values()), given.only)):
+        print(f"error: not built: {', '.join(missing)}", file=sys.stderr)
         return 1
     if not given.no_build:
         build(given.build_dir, list(chosen.values()), given.only)

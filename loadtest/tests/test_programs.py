@@ -192,6 +192,12 @@ class Questions(unittest.TestCase):
                 self.assertEqual(code, 2, text)
                 self.assertIn(said, text)
 
+    def test_what_is_to_be_built_and_is_not_is_an_error(self):
+        with tempfile.TemporaryDirectory() as nothing:
+            code, text = self.ask("wheel", "--quick", "--no-build", "--build-dir", nothing)
+        self.assertEqual(code, 1, text)
+        self.assertIn("error: not built: executor/bench/wheel_bench", text)
+
     def test_help_lists_the_questions(self):
         code, text = self.ask("--help")
         self.assertEqual(code, 0)

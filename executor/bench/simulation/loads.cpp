@@ -128,10 +128,13 @@ std::uint64_t fib_calls(unsigned n) {
 
 struct fork_tree {
   machine& here;
-  void operator()(unsigned n) const {
+  std::uint64_t operator()(unsigned n) const {
     here.spend(here.takes.fork);
-    if (n < 2) return;
-    invoke([this, n] { (*this)(n - 1); }, [this, n] { (*this)(n - 2); });
+    if (n < 2) return n;
+    std::uint64_t one = 0;
+    std::uint64_t other = 0;
+    invoke([&] { one = (*this)(n - 1); }, [&] { other = (*this)(n - 2); });
+    return one + other;
   }
 };
 
@@ -139,13 +142,14 @@ struct fork_root : continuation {
   fork_root(machine& on, unsigned its_n) : continuation(&run_it), here(on), n(its_n) {}
   machine& here;
   const unsigned n;
+  std::uint64_t sum = 0;
   bool done = false;
 
  private:
   static void run_it(continuation& self, disposition how) noexcept {
     if (how != disposition::run) return;
     auto& mine = static_cast<fork_root&>(self);
-    fork_tree{mine.here}(mine.n);
+    mine.sum = fork_tree{mine.here}(mine.n);
     mine.done = true;
     mine.here.wake(&self);
   }
@@ -162,6 +166,7 @@ outcome run_forks(simulated_pool& pool, machine& here, unsigned n) {
     if (!root.done) here.wait(static_cast<continuation*>(&root), never, "for the root");
     found.took = here.now() - began;
     found.busy = busy_time(pool) - busy;
+    found.answer = root.sum;
     pool.all.stop();
   });
   pool.run();

@@ -13,6 +13,7 @@
 #include "machine.hpp"
 #include "scheduler/worker.hpp"
 #include "simulated_pool.hpp"
+#include "steal_names.hpp"
 
 namespace bwos::simulation {
 namespace {
@@ -65,25 +66,13 @@ double factor(const std::string& name, const std::string& given) {
   return value;
 }
 
-/// The value of `Kind` that has that name; `count` of them, from 0 on.
-template <class Kind>
-Kind named(const std::string& name, const std::string& given, unsigned count) {
-  std::string all;
-  for (unsigned i = 0; i < count; ++i) {
-    const std::string each = name_of(static_cast<Kind>(i));
-    if (given == each) return static_cast<Kind>(i);
-    all += (i == 0 ? "" : ", ") + each;
-  }
-  throw std::runtime_error(name + "=" + given + ": it must be one of " + all);
-}
-
 void read_setting(settings& to, const std::string& name, const std::string& value) {
   if (name == "steal") {
-    to.pool.steal = named<steal_kind>(name, value, 7);
+    to.pool.steal = bench::way_named<steal_kind>(value);
   } else if (name == "choice") {
-    to.pool.steal_blocks = named<steal_choice>(name, value, 2);
+    to.pool.steal_blocks = bench::way_named<steal_choice>(value);
   } else if (name == "amount") {
-    to.pool.steal_takes = named<steal_amount>(name, value, 4);
+    to.pool.steal_takes = bench::way_named<steal_amount>(value);
   } else if (name == "group") {
     to.pool.group = number(name, value, 1, 64);
   } else if (name == "lengths") {
@@ -162,6 +151,9 @@ void simulate(const settings& wanted) {
     std::printf(", \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f",
                 percentile(found.waited, 50), percentile(found.waited, 99),
                 percentile(found.waited, 99.9));
+  }
+  if (wanted.load.name == "fib") {
+    std::printf(", \"answer\": %llu", static_cast<unsigned long long>(found.answer));
   }
   std::printf("}\n");
   const std::vector<machine::place> places = here.places();

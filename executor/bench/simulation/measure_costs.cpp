@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <bwos/base/asymmetric_fence.hpp>
-#include <bwos/continuation.hpp>
 #include <bwos/pool.hpp>
 #include <bwos/sync_wait.hpp>
 #include <bwos/task_group.hpp>
@@ -24,6 +23,7 @@
 
 #include "base/system_call.hpp"
 #include "base/ticks.hpp"
+#include "chain.hpp"
 #include "measure.hpp"
 #include "scheduler/worker_queue.hpp"
 
@@ -156,29 +156,17 @@ void measure_membarrier(unsigned one, unsigned other) {
   busy.join();
 }
 
-struct link : continuation {
-  explicit link(pool& its) : continuation(&run_it), on(its) {}
-  pool& on;
-  unsigned left = 0;
-
- private:
-  static void run_it(continuation& self, disposition) noexcept {
-    auto& mine = static_cast<link&>(self);
-    if (--mine.left != 0) mine.on.post(self);
-  }
-};
-
 /// ns a task.
 std::vector<double> chains() {
   std::vector<double> result;
   for (int i = 0; i < 50; ++i) {
+    constexpr std::size_t tasks = 200'000;
     pool alone({.workers = 1});
-    link chain(alone);
-    chain.left = 200'000;
+    bench::chain work(alone, tasks);
     const auto began = steady::now();
-    alone.post(chain);
+    alone.post(work);
     alone.join();
-    result.push_back(ns_since(began) / 200'000);
+    result.push_back(ns_since(began) / tasks);
   }
   return result;
 }

@@ -84,7 +84,6 @@ bool simulated_reactor::wait_aside(continuation_chain& sink, int at_most_ms) noe
 /// False: the deadline has passed.
 bool simulated_reactor::sleep_in(set& where, nanoseconds deadline, const char* what) noexcept {
   thread* const self = machine_.running();
-  touch(this, access::change, "adds itself to those that wait");
   where.waiters.push_back(self);
   const bool woken = machine_.wait(&where, deadline, what);
   std::erase(where.waiters, self);
