@@ -120,6 +120,7 @@ class sampler {
             {at.count(), i, now.stealable[i], of.steal_hit + of.steal_sighted, of.steal_entries});
       }
     }
+    cpu_s_ = seconds(CLOCK_THREAD_CPUTIME_ID);
   }
 
   const pool& pool_;

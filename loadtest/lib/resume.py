@@ -30,7 +30,9 @@ def fingerprint(scenario: Scenario, plan: Path, build_dir: Path, hosts: Hosts, f
     programs |= {cell.tool for cell in scenario.cells if cell.tool == "bwos-load"}
     found = {"the plan": _sha256(plan), "the CPU": facts["cpu"], "the kernel": facts["kernel"]}
     found |= {f"the program {name}": program_sha256(name) for name in sorted(programs)}
-    files = {word for variant in scenario.variants for word in variant.flags if (REPOSITORY / word).is_file()}
+    words = {word for variant in scenario.variants for word in variant.flags}
+    words |= {word for cell in scenario.cells for word in cell.arguments}
+    files = {word for word in words if len(word) < 256 and (REPOSITORY / word).is_file()}
     found |= {f"the file {name}": _sha256(REPOSITORY / name) for name in sorted(files)}
     if "client_machine" in facts:
         found |= {f"the client's {what}": facts["client_machine"][key] for what, key in (("CPU", "cpu"), ("kernel", "kernel"))}

@@ -368,7 +368,8 @@ class Measurement:
     def _measure_program(self, number: int, cell: Cell, variant: Variant) -> dict:
         """It ends by itself, and says what it has measured."""
         host = self.settings.hosts.server
-        command = variant.command(self.settings.build_dir) + told(cell, number)
+        words = variant.command(self.settings.build_dir) + told(cell)
+        command = [word.replace("{round}", str(number)) for word in words]
         timeout_s = PROGRAM_S + PROGRAM_S * self.scenario.seconds_of(cell)
         link = host.link()
         done = link.call("run", timeout_s + hosts.ANSWER_S, command=host.carried(command), timeout_s=timeout_s)

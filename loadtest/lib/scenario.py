@@ -91,9 +91,9 @@ def plain(value: float) -> str:
     return str(int(value)) if value == int(value) else str(value)
 
 
-def told(cell, number: int | str = "{round}") -> list[str]:
-    """The arguments that a program gets for the cell, in the round of that number."""
-    return [word.replace("{value}", plain(cell.value)).replace("{round}", str(number)) for word in cell.arguments]
+def told(cell) -> list[str]:
+    """The arguments that a program gets for the cell."""
+    return [word.replace("{value}", plain(cell.value)) for word in cell.arguments]
 
 
 def running(variants, cell) -> list:

@@ -60,10 +60,6 @@ class Output(unittest.TestCase):
         metrics = {"op_ns": 3, "p50_us": 1, "p99_us": 9, "late_p99_us": 2, "slow_p99_us": 4}
         self.assertEqual(tools.parse_program(line, False), metrics)
 
-    def test_a_program_is_told_the_value_and_the_round(self):
-        cell = replace(parse(PLAN).cells[0], arguments=("n", "{value}", "seed={round}"))
-        self.assertEqual(told(cell, 7), ["n", "1", "seed=7"])
-
     def test_repetitions_come_to_one_answer(self):
         with self.assertRaisesRegex(Failed, "it came to 7 and to 8"):
             tools.parse_program('{"op_ns": 3, "answer": 7}\n{"op_ns": 3, "answer": 8}\n', False)
@@ -150,6 +146,13 @@ class Runs(unittest.TestCase):
         self.assertRegex(report, r"op_ns ours / theirs, n1 +0.500 +\[0.500, 0.500\] +0.600 +3 +met")
         self.assertRegex(report, r"theirs +3 +4.00 ")
         self.assertIn("n30 (n 30); median", report)
+
+    def test_a_program_is_told_the_round(self):
+        self.program("#!/bin/sh\nfor last; do :; done\necho '{\"op_ns\": 1, \"op_cpu_ns\": '$last'}'\n")
+        (self.folder / "plan.toml").write_text(PLAN.replace(' {value}"', ' {value} {round}"'))
+        code, said = self.run_plan()
+        self.assertEqual(code, 0, said)
+        self.assertTrue(all(row["op_cpu_ns"] == row["round"] for row in self.rows()), self.rows())
 
     def test_the_page_can_be_left_out(self):
         code, said = self.run_plan("--rounds", "1", "--no-page")

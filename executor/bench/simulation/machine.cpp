@@ -118,6 +118,7 @@ double machine::way_to(const line& at, unsigned self, bool reads) const noexcept
 
 void machine::touch(const void* what, access how, std::source_location from_where) noexcept {
   if (running_ == nullptr) return;
+  let_others();  // it may have woken somebody since its last step, which takes long
   const unsigned self = running_->index;
   line& at = lines_[reinterpret_cast<std::uintptr_t>(what) / line_bytes];
   const bool reads = how == access::load;
@@ -178,7 +179,6 @@ bool machine::wait(const void* key, nanoseconds deadline, const char* /*what*/) 
   self->waits_for = key;
   self->sleeps = ++sleeps_;
   self->timed_out = false;
-  const picoseconds began = self->time;
   if (deadline != never) {
     at(deadline, [this, self, sleep = self->sleeps] {
       if (self->now != thread::state::waiting || self->sleeps != sleep) return;
@@ -188,7 +188,6 @@ bool machine::wait(const void* key, nanoseconds deadline, const char* /*what*/) 
   }
   self->now = thread::state::waiting;
   self->stack.leave();
-  self->waited += self->time - began;
   return !self->timed_out;
 }
 
@@ -198,7 +197,9 @@ void machine::go_on(thread& sleeper) noexcept {
   sleeper.now = thread::state::runnable;
   const double latency = takes.wake_up * (0.75 + random.below(512) / 1024.0);
   const picoseconds present = running_ == nullptr ? clock_.now() * 1000 : running_->time;
-  sleeper.time = std::max(sleeper.time, present) + static_cast<picoseconds>(latency * 1000);
+  const picoseconds began = sleeper.time;
+  sleeper.time = std::max(began, present) + static_cast<picoseconds>(latency * 1000);
+  sleeper.waited += sleeper.time - began;
   runnable_.emplace(sleeper.time, &sleeper);
   turn_ends_ = std::min(turn_ends_, sleeper.time);
   if (running_ != nullptr) running_->time += static_cast<picoseconds>(takes.wake * 1000);

@@ -160,7 +160,7 @@ void measure_membarrier(unsigned one, unsigned other) {
 std::vector<double> chains() {
   std::vector<double> result;
   for (int i = 0; i < 50; ++i) {
-    constexpr std::size_t tasks = 200'000;
+    constexpr std::size_t tasks = 1'000'000;
     pool alone({.workers = 1});
     bench::chain work(alone, tasks);
     const auto began = steady::now();
@@ -185,9 +185,12 @@ std::vector<double> fibs() {
   pool alone({.workers = 1});
   std::vector<double> result;
   for (int i = 0; i < 50; ++i) {
-    const auto began = steady::now();
-    static_cast<void>(sync_wait(alone, [] { return fib(24); }));
-    result.push_back(ns_since(began) / calls);
+    const double ns = sync_wait(alone, [] {
+      const auto began = steady::now();
+      [[maybe_unused]] const volatile std::uint64_t sum = fib(24);
+      return ns_since(began);
+    });
+    result.push_back(ns / calls);
   }
   return result;
 }

@@ -15,7 +15,8 @@
 namespace bwos::simulation {
 namespace {
 
-constexpr std::size_t stack_bytes = std::size_t{128} * 1024;
+/// Waits for forks nest on them, 64 deep at most (options::wait_depth).
+constexpr std::size_t stack_bytes = std::size_t{512} * 1024;
 
 /// Stacks of fibers that have ended, for the next ones: a seed needs half a dozen, and there are
 /// many seeds.
