@@ -29,7 +29,7 @@ struct outcome {
   nanoseconds took = 0;                  ///< in a time, from the first one on, or behind a warm-up,
   picoseconds busy = 0;                  ///< in which so much of the workers' time was not idle.
   std::uint64_t answer = 0;              ///< `fib`: the number,
-  nanoseconds within = 0;  ///< and how long the task took that computes it.
+  nanoseconds within = 0;                ///< and how long the task took that computes it.
   std::vector<nanoseconds> waited = {};  ///< `open` and `closed`: from arrival until done, sorted.
 };
 
