@@ -11,6 +11,7 @@
 
 #include "loads.hpp"
 #include "machine.hpp"
+#include "measure.hpp"
 #include "scheduler/worker.hpp"
 #include "simulated_pool.hpp"
 #include "steal_names.hpp"
@@ -109,6 +110,10 @@ settings read(int count, char** arguments) {
   }
   if (is_fib) result.load.fib_of = number("N", words[2], 1, 40);
   result.pool.workers = number("WORKERS", words.back(), 1, 1000);
+  if (bench::is_quick()) {
+    result.load.fib_of /= 2;  // as fork_join/side.cpp does
+    result.pool.workers = std::min(result.pool.workers, 64U);
+  }
   for (const std::string& word : named) {
     const std::size_t equals = word.find('=');
     read_setting(result, word.substr(0, equals), word.substr(equals + 1));
