@@ -2,6 +2,7 @@
 // What all programs measure with, whichever library they print their figures by.
 #pragma once
 
+#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -24,6 +25,31 @@ inline double cpu_seconds() {
 /// Little is to be done, only to see that it works (run.py --quick).
 inline bool is_quick() {
   return std::getenv("BWOS_BENCH_QUICK") != nullptr;
+}
+
+/// The processors that the process had when this was first called.
+inline const std::vector<int>& processors() {
+  static const std::vector<int> all = [] {
+    cpu_set_t set;
+    std::vector<int> result;
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) return result;
+    for (int i = 0; i < CPU_SETSIZE; ++i) {
+      if (CPU_ISSET(i, &set)) result.push_back(i);
+    }
+    return result;
+  }();
+  return all;
+}
+
+/// The calling thread, to the i-th processor of those of processors().
+/// Workers keep to a processor each, so that what is measured is not where the kernel puts a thread
+/// that is woken: some put it beside the one that wakes it, however idle the others are.
+inline void pin_here(unsigned index) noexcept {
+  if (processors().empty()) return;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(processors()[index % processors().size()], &one);
+  ::sched_setaffinity(0, sizeof one, &one);
 }
 
 /// `share` of the values are at most this; there is one at least.

@@ -64,26 +64,6 @@ inline std::uint64_t compute(std::uint64_t seed, unsigned rounds) noexcept {
   return seed;
 }
 
-/// The calling thread, to the i-th processor of those that the process had when it came here first.
-/// Workers keep to a processor each, so that what is measured is not where the kernel puts a thread
-/// that is woken: some put it beside the one that wakes it, however idle the others are.
-inline void pin_here(unsigned index) noexcept {
-  static const std::vector<int> processors = [] {
-    cpu_set_t all;
-    std::vector<int> result;
-    if (::sched_getaffinity(0, sizeof all, &all) != 0) return result;
-    for (int i = 0; i < CPU_SETSIZE; ++i) {
-      if (CPU_ISSET(i, &all)) result.push_back(i);
-    }
-    return result;
-  }();
-  if (processors.empty()) return;
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(processors[index % processors.size()], &one);
-  ::sched_setaffinity(0, sizeof one, &one);
-}
-
 /// When the first of several began.
 class first_begin {
  public:

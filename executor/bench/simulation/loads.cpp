@@ -278,7 +278,8 @@ struct served_load {
     const nanoseconds now = here.now();
     --under_way;
     if (now >= begins && now < ends) ++found.tasks;
-    if (what.arrived >= begins && what.arrived < ends) found.waited.push_back(now - what.arrived);
+    if (what.arrived >= begins && what.arrived < ends)
+      found.waited.push_back(static_cast<double>(now - what.arrived) / microsecond);
     if (closed && now + round_trip < ends) return arrive(what, now + round_trip);
     if (closed || over) finish();
   }
@@ -311,7 +312,6 @@ outcome run_served(simulated_pool& pool, machine& here, const load_settings& wan
     pool.all.stop();
   });
   pool.run();
-  std::sort(load.found.waited.begin(), load.found.waited.end());
   return std::move(load.found);
 }
 

@@ -25,12 +25,12 @@ struct load_settings {
 };
 
 struct outcome {
-  std::uint64_t tasks = 0;               ///< That ended
-  nanoseconds took = 0;                  ///< in a time, from the first one on, or behind a warm-up,
-  picoseconds busy = 0;                  ///< in which so much of the workers' time was not idle.
-  std::uint64_t answer = 0;              ///< `fib`: the number,
-  nanoseconds within = 0;                ///< and how long the task took that computes it.
-  std::vector<nanoseconds> waited = {};  ///< `open` and `closed`: from arrival until done, sorted.
+  std::uint64_t tasks = 0;          ///< That ended
+  nanoseconds took = 0;             ///< in a time, from the first one on, or behind a warm-up,
+  picoseconds busy = 0;             ///< in which so much of the workers' time was not idle.
+  std::uint64_t answer = 0;         ///< `fib`: the number,
+  nanoseconds within = 0;           ///< and how long the task took that computes it.
+  std::vector<double> waited = {};  ///< `open` and `closed`: us from arrival until done.
 };
 
 /// The loads by their names: those of the question `post` (tree, chain, fan, burst), `fib` by

@@ -124,12 +124,6 @@ settings read(int count, char** arguments) {
   return result;
 }
 
-double percentile(const std::vector<nanoseconds>& sorted, double which) {
-  if (sorted.empty()) return 0;
-  const auto at = static_cast<std::size_t>(which / 100 * static_cast<double>(sorted.size() - 1));
-  return static_cast<double>(sorted[at]) / microsecond;
-}
-
 void simulate(const settings& wanted) {
   machine here(wanted.seed, wanted.of);
   simulated_pool pool(here, wanted.pool);
@@ -154,8 +148,8 @@ void simulate(const settings& wanted) {
       100 * (1 - busy / (took * wanted.pool.workers)));
   if (!found.waited.empty()) {
     std::printf(", \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f",
-                percentile(found.waited, 50), percentile(found.waited, 99),
-                percentile(found.waited, 99.9));
+                bench::quantile(found.waited, 0.5), bench::quantile(found.waited, 0.99),
+                bench::quantile(found.waited, 0.999));
   }
   if (wanted.load.name == "fib") {
     std::printf(", \"answer\": %llu", static_cast<unsigned long long>(found.answer));

@@ -2,7 +2,6 @@
 // Measures on this machine what a simulation needs to know (costs.hpp), and prints it as a file of
 // costs. What needs a machine of several caches or nodes is not measured but copied from the
 // command line.
-#include <sched.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -61,28 +60,9 @@ std::vector<double> beyond(const std::vector<double>& base, std::vector<double> 
   return all;
 }
 
-bool stay_on(unsigned cpu) {
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(cpu, &one);
-  return ::sched_setaffinity(0, sizeof one, &one) == 0;
-}
-
-/// CPUs of this process.
-std::vector<unsigned> cpus() {
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  ::sched_getaffinity(0, sizeof all, &all);
-  std::vector<unsigned> result;
-  for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &all)) result.push_back(cpu);
-  }
-  return result;
-}
-
 /// ns of each turn of two CPUs that raise a number in turn. A turn moves its line twice: to the one
 /// that waits for it, and for the store back.
-std::vector<double> turns_of(unsigned one, unsigned other) {
+std::vector<double> turns_of() {
   constexpr unsigned turns = 100;
   constexpr unsigned samples = 5'000;
   alignas(64) std::atomic<unsigned> word{0};
@@ -94,10 +74,10 @@ std::vector<double> turns_of(unsigned one, unsigned other) {
     }
   };
   std::thread partner([&] {
-    stay_on(other);
+    bench::pin_here(1);
     play(1, turns * samples);
   });
-  stay_on(one);
+  bench::pin_here(0);
   std::vector<double> result;
   for (unsigned i = 1; i <= samples; ++i) {
     const auto began = steady::now();
@@ -109,19 +89,19 @@ std::vector<double> turns_of(unsigned one, unsigned other) {
 }
 
 /// A sleeper that is woken: what that takes the one that wakes, and when it runs.
-void measure_wake(unsigned one, unsigned other, const std::vector<double>& system_call) {
+void measure_wake(const std::vector<double>& system_call) {
   std::uint32_t word = 0;
   std::atomic<bool> ends{false};
   std::atomic<std::int64_t> ran_at{0};
   const auto now = [] { return steady::now().time_since_epoch().count(); };
   std::thread sleeper([&] {
-    stay_on(other);
+    bench::pin_here(1);
     while (!ends) {
       system_call::futex_wait(&word, 0, -1);
       ran_at = now();
     }
   });
-  stay_on(one);
+  bench::pin_here(0);
   std::vector<double> wake;
   std::vector<double> until;
   for (int i = 0; i < 2'000; ++i) {
@@ -143,14 +123,14 @@ void measure_wake(unsigned one, unsigned other, const std::vector<double>& syste
 }
 
 /// While another thread of the process runs.
-void measure_membarrier(unsigned one, unsigned other) {
+void measure_membarrier() {
   if (!asymmetric_fence::available()) return;
   std::atomic<bool> ends{false};
   std::thread busy([&] {
-    stay_on(other);
+    bench::pin_here(1);
     while (!ends.load(std::memory_order_relaxed)) continue;
   });
-  stay_on(one);
+  bench::pin_here(0);
   print("membarrier", time_of(10, &asymmetric_fence::heavy), "the heavy half of a fence");
   ends = true;
   busy.join();
@@ -209,12 +189,11 @@ int main(int count, char** arguments) {
         arguments[0]);
     return 2;
   }
-  const std::vector<unsigned> all = cpus();
-  if (all.size() < 2) {
+  if (bench::processors().size() < 2) {
     std::fprintf(stderr, "%s: two CPUs are needed, and this process has one\n", arguments[0]);
     return 1;
   }
-  stay_on(all[0]);
+  bench::pin_here(0);
 
   const auto queue = std::make_unique<worker_queue>();
   auto& owner = queue->as_owner();
@@ -244,11 +223,11 @@ int main(int count, char** arguments) {
   print("poll", time_of(1'000, poll), "epoll_wait() that finds nothing");
   ::close(set);
 
-  std::vector<double> away = turns_of(all[0], all[1]);
+  std::vector<double> away = turns_of();
   for (double& each : away) each /= 2;
   print("away", away, "half of a turn of two CPUs that raise a number");
-  measure_wake(all[0], all[1], system_call);
-  measure_membarrier(all[0], all[1]);
+  measure_wake(system_call);
+  measure_membarrier();
   std::fflush(stdout);
 
   print("chain", chains(), "a task that posts the next one, on a pool of one worker");
